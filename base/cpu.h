@@ -8,7 +8,7 @@
 
 #include <stddef.h>
 
-/* Each includes those before it; elsewhere than on x86-64 there is only BASE.
+/* Each includes those before it; other processors than x86-64 have only BASE.
  */
 typedef enum wefti_cpu_level {
     WEFTI_CPU_BASE, /* what the build's architecture always has */

@@ -65,6 +65,49 @@ void wefti_doorbell_sleep(wefti_doorbell *bell, uint32_t seen,
     }
 }
 
+/* False: one of them has been rung. */
+static bool prepare(const wefti_doorbell_wait *waits, int count,
+                    struct futex_waitv *futexes)
+{
+    for (int i = 0; i < count; i++) {
+        const uint32_t state = atomic_load(&waits[i].bell->state);
+        if (generation_of(state) != waits[i].seen) {
+            return false;
+        }
+        futexes[i] =
+            (struct futex_waitv){.val = state,
+                                 .uaddr = (uintptr_t)&waits[i].bell->state,
+                                 .flags = FUTEX_32};
+    }
+    return true;
+}
+
+void wefti_doorbell_sleep_any(const wefti_doorbell_wait *waits, int count,
+                              int64_t timeout_ns)
+{
+    struct futex_waitv futexes[WEFTI_DOORBELL_WAITS_MOST];
+    struct timespec until;
+    if (count == 1) {
+        wefti_doorbell_sleep(waits[0].bell, waits[0].seen, timeout_ns);
+        return;
+    }
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    const int64_t end_ns = until.tv_nsec + timeout_ns;
+    until.tv_sec += end_ns / 1000000000;
+    until.tv_nsec = end_ns % 1000000000;
+    while (prepare(waits, count, futexes) &&
+           syscall(SYS_futex_waitv, futexes, (unsigned)count, 0, &until,
+                   CLOCK_MONOTONIC) < 0 &&
+           errno == EAGAIN) {
+    }
+}
+
+bool wefti_doorbell_can_wait_for_any(void)
+{
+    return syscall(SYS_futex_waitv, NULL, 0, 0, NULL, CLOCK_MONOTONIC) < 0 &&
+           errno == EINVAL;
+}
+
 void wefti_doorbell_wake(wefti_doorbell *bell)
 {
     uint32_t state = atomic_load(&bell->state);

@@ -15,7 +15,7 @@
  *
  * Names are given exactly inside objects; anything else, one close too many or
  * a second value at the top is a mistake of the program (WEFTI_ASSERT). A
- * write that fails is remembered and told by fini.
+ * write that fails is remembered and returned by fini.
  *
  * Threads     one per writer.  Allocates: no.
  */

@@ -24,8 +24,8 @@ typedef enum wefti_log_level {
 bool wefti_log_enabled(wefti_log_level level);
 
 /*
- * wefti_log_check - whether WEFT_LOG names a level; a log that is asked for
- * nonsense goes on as "warn", so somebody has to say so.
+ * wefti_log_check - whether WEFT_LOG names a level; an unknown level is taken
+ * as "warn", so the caller has to report it.
  *
  * Returns     OK | ERR_INVALID.
  */

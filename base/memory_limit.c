@@ -21,7 +21,7 @@
 
 enum { PATH_BYTES = 1024, LINE_BYTES = 4096 };
 
-/* More than any machine has: what version 1 says where it has no limit. */
+/* More than any machine has: what version 1 reads as where it has no limit. */
 #define NO_LIMIT (UINT64_C(1) << 60)
 
 typedef struct version {
@@ -114,8 +114,8 @@ static uint64_t read_named(FILE *file, const char *name)
 }
 
 /* One group's kills, and its limit if it is lower than what was found. */
-static void look(const char *root, const char *folder, const version *of,
-                 wefti_memory_limit *limit)
+static void read_group(const char *root, const char *folder, const version *of,
+                       wefti_memory_limit *limit)
 {
     char text[64] = "";
     FILE *file = open_at(root, folder, of->kills_name);
@@ -155,10 +155,10 @@ static void read_version(const char *root, const version *of,
         folder[--end] = 0;
     }
     while (strlen(folder) > top) {
-        look(root, folder, of, limit);
+        read_group(root, folder, of, limit);
         *strrchr(folder, '/') = 0;
     }
-    look(root, at, of, limit);
+    read_group(root, at, of, limit);
 }
 
 void wefti_memory_limit_read(const char *root, wefti_memory_limit *limit_out)
@@ -169,7 +169,7 @@ void wefti_memory_limit_read(const char *root, wefti_memory_limit *limit_out)
     }
 }
 
-/* "MemAvailable:   1234 kB"; UINT64_MAX: not said. */
+/* "MemAvailable:   1234 kB"; UINT64_MAX: not there. */
 static uint64_t read_free(const char *root)
 {
     char line[128];

@@ -2,7 +2,7 @@
 /*
  * base/memory_limit.h - the memory cgroup that this process lives in: how much
  * it allows, and whether the kernel has killed for it. Containers are limited
- * so; what is over the limit ends a process without a word.
+ * so; exceeding the limit ends a process without a message.
  */
 #ifndef BASE_MEMORY_LIMIT_H
 #define BASE_MEMORY_LIMIT_H

@@ -59,8 +59,8 @@ static bool read_at(int fd, uint64_t offset, void *out, size_t bytes)
     return pread(fd, out, bytes, (off_t)offset) == (ssize_t)bytes;
 }
 
-/* How long the file has to be for its segments to be there; 0: that is for
- * dlopen to say, which reads the headers before it maps anything. */
+/* How long the file has to be for its segments to be there; 0: dlopen decides,
+ * which reads the headers before it maps anything. */
 static uint64_t get_needed_bytes(int fd)
 {
     Elf64_Ehdr header;
@@ -85,7 +85,7 @@ static uint64_t get_needed_bytes(int fd)
     return needed_bytes;
 }
 
-/* What cannot be opened or looked at is dlopen's to refuse. */
+/* What cannot be opened or examined is dlopen's to refuse. */
 static bool is_cut_short(const char *path, char *why_out, size_t why_bytes)
 {
     struct stat about;

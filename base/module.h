@@ -20,7 +20,7 @@ bool wefti_module_find(const char *name, char path_out[PATH_MAX]);
  * refused: dlopen would map what is not there, and the process end by a bus
  * error.
  *
- * handle_out   to give to dlclose.
+ * handle_out   to pass to dlclose.
  */
 void *wefti_module_open(const char *path, int flags, const char *symbol,
                         void **handle_out, char *why_out, size_t why_bytes);

@@ -17,7 +17,7 @@
 
 enum { NAMES_MOST = 100, SUFFIX_BYTES = 48 };
 
-/* A new file of a name that nobody has; its name in fresh. */
+/* A new file under an unused name; the name is put in fresh. */
 static int create_beside(const char *place, char *fresh, size_t fresh_bytes)
 {
     int fd = -1;

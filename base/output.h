@@ -57,7 +57,7 @@ WEFT_NODISCARD weft_status wefti_output_try(const char *flag, const char *path);
 
 /*
  * wefti_output_close - what was printed may still be lost: on a full disk, or
- * because nobody reads any more. Closes the file.
+ * because the reader has closed its end. Closes the file.
  *
  * Returns     OK | ERR_SYSTEM.
  */

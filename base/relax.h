@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * base/relax.h - what a thread does between two looks at a flag.
+ * base/relax.h - what a thread does between two loads of a flag.
  */
 #ifndef BASE_RELAX_H
 #define BASE_RELAX_H

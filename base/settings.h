@@ -31,7 +31,7 @@
     X(RENDEZVOUS_FD, INT, "", 0, 65535,                                        \
       "listening socket that rank 0 inherits (set by weft-run)")               \
     X(LAUNCHER_FD, INT, "", 0, 65535,                                          \
-      "pipe on which rank 0 learns who has ended (set by weft-run)")           \
+      "pipe on which rank 0 learns which ranks have ended (set by weft-run)")  \
     X(SECRET, TEXT, "", 0, 0, "the job's secret, 16 to 256 characters")        \
     X(SECRET_FILE, TEXT, "", 0, 0, "file that holds the job's secret")         \
     X(BOARD_FD, INT, "", 0, 65535,                                             \
@@ -57,9 +57,10 @@
       "broadcast:direct/tree; what none of them can do is refused")            \
     X(CHUNK_BYTES, INT, "0", 0, 524288,                                        \
       "bytes per chunk of large operations; 0: by size")                       \
-    X(SINGLE_COPY, TEXT, "mapped", 0, 0,                                       \
+    X(SINGLE_COPY, TEXT, "auto", 0, 0,                                         \
       "which large messages ranks of one host read where they lie: mapped, "   \
-      "those in a weft_mem, on, any that the kernel lets them, or off")        \
+      "those in a weft_mem, auto, others too where that pays, on, any that "   \
+      "the kernel lets them, or off")                                          \
     X(SUM_FLAT, TEXT, "off", 0, 0,                                             \
       "whether sums follow one tree over all ranks, the same bits on any "     \
       "layout of hosts: on or off")                                            \
@@ -76,8 +77,8 @@
       "what the choice of algorithms takes the network for: measured when "    \
       "ranks of several hosts meet, or usual, 10 Gbit/s")                      \
     X(MACHINES, TEXT, "on", 0, 0,                                              \
-      "whether hosts tell each other what they are made of when their ranks "  \
-      "meet: on or off")                                                       \
+      "whether hosts exchange what they are made of when their ranks "         \
+      "connect: on or off")                                                    \
     X(PROBE, TEXT, "on", 0, 0,                                                 \
       "whether weft-info measures this host: on or off")                       \
     X(CACHE_DIR, TEXT, "", 0, 0,                                               \
@@ -129,7 +130,7 @@ const char *wefti_setting_text(wefti_setting setting);
  * NULL: not set, or empty. */
 const char *wefti_setting_foreign(const char *name);
 
-/* Whether the environment gives it. */
+/* Whether the environment sets it. */
 bool wefti_setting_given(wefti_setting setting);
 
 /*

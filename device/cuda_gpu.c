@@ -220,6 +220,7 @@ typedef struct part {
 } part;
 
 static const part parts[] = {
+    {wefti_cuda_release_create, wefti_cuda_release_destroy},
     {wefti_cuda_memory_create, wefti_cuda_memory_destroy},
     {wefti_cuda_imports_create, wefti_cuda_imports_destroy},
     {wefti_cuda_words_create, wefti_cuda_words_destroy},

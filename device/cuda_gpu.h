@@ -57,6 +57,7 @@ typedef struct wefti_cuda_gpu {
     struct wefti_cuda_copies *copies;   /* cuda_copy.c */
     struct wefti_cuda_clock *clock;     /* cuda_clock.c */
     struct wefti_cuda_module *module;   /* cuda_module.c */
+    struct wefti_cuda_release *release; /* cuda_release.c */
 } wefti_cuda_gpu;
 
 /*
@@ -113,6 +114,8 @@ weft_status wefti_cuda_copies_create(wefti_cuda_gpu *gpu);
 void wefti_cuda_copies_destroy(wefti_cuda_gpu *gpu);
 weft_status wefti_cuda_clock_create(wefti_cuda_gpu *gpu);
 void wefti_cuda_clock_destroy(wefti_cuda_gpu *gpu);
+weft_status wefti_cuda_release_create(wefti_cuda_gpu *gpu);
+void wefti_cuda_release_destroy(wefti_cuda_gpu *gpu);
 weft_status wefti_cuda_module_create(wefti_cuda_gpu *gpu);
 void wefti_cuda_module_destroy(wefti_cuda_gpu *gpu);
 
@@ -233,5 +236,24 @@ weft_status wefti_cuda_event_time(weft_event *event, int64_t *ns_out);
 weft_status wefti_cuda_gate_words(weft_device *device, size_t chunks,
                                   _Atomic uint64_t **out);
 void wefti_cuda_gate_words_free(weft_device *device, _Atomic uint64_t *words);
+
+/* What the driver has allocated; handle and bytes of exportable memory. */
+typedef struct wefti_cuda_block {
+    uint64_t address, handle;
+    size_t bytes;
+    weft_memory_kind kind;
+} wefti_cuda_block;
+
+/*
+ * wefti_cuda_release - frees a block, now, or when no stream of the GPU stands;
+ * wefti_cuda_release_tend frees what has been kept, if none does. In the
+ * context.
+ */
+void wefti_cuda_release(wefti_cuda_gpu *gpu, const wefti_cuda_block *block);
+void wefti_cuda_release_tend(wefti_cuda_gpu *gpu);
+
+/* Around what lets a stream wait: nothing is freed meanwhile. */
+void wefti_cuda_queue_begin(wefti_cuda_gpu *gpu);
+void wefti_cuda_queue_end(wefti_cuda_gpu *gpu);
 
 #endif

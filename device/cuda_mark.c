@@ -124,9 +124,11 @@ weft_status wefti_cuda_stream_mark(weft_stream *base, const wefti_mark *marks,
         return status;
     }
     wefti_holds_pass(stream->holds); /* so that its ring need not grow */
+    wefti_cuda_queue_begin(gpu);
     pthread_mutex_lock(&stream->lock);
     status = mark_locked(gpu, stream, marks, count);
     pthread_mutex_unlock(&stream->lock);
+    wefti_cuda_queue_end(gpu);
     wefti_cuda_leave(gpu);
     return status;
 }

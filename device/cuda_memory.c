@@ -13,12 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct record {
-    uint64_t address;
-    weft_memory_kind kind;
-    uint64_t handle; /* of exportable memory, and how much there is */
-    size_t bytes;
-} record;
+typedef wefti_cuda_block record;
 
 struct wefti_cuda_memory {
     pthread_mutex_t lock;
@@ -224,23 +219,6 @@ static weft_status alloc(wefti_cuda_gpu *gpu, size_t bytes, record *out)
     }
 }
 
-static void give_back(wefti_cuda_gpu *gpu, const record *given)
-{
-    switch (given->kind) {
-    case WEFT_MEMORY_PINNED:
-        wefti_cuda_note(gpu,
-                        gpu->api->cuMemFreeHost(to_pointer(given->address)));
-        break;
-    case WEFT_MEMORY_EXPORTABLE:
-        wefti_cuda_unmap(gpu, given->address, given->bytes);
-        wefti_cuda_note(gpu, gpu->api->cuMemRelease(given->handle));
-        break;
-    default:
-        wefti_cuda_note(gpu, gpu->api->cuMemFree(given->address));
-        break;
-    }
-}
-
 weft_status wefti_cuda_mem_alloc(weft_device *device, weft_memory_kind kind,
                                  size_t bytes, void **out)
 {
@@ -250,11 +228,12 @@ weft_status wefti_cuda_mem_alloc(weft_device *device, weft_memory_kind kind,
     if (status < 0) {
         return status;
     }
+    wefti_cuda_release_tend(gpu); /* what it has is wanted now */
     status = alloc(gpu, bytes, &made);
     if (status == WEFT_OK) {
         status = add(gpu->memory, &made);
         if (status < 0) {
-            give_back(gpu, &made);
+            wefti_cuda_release(gpu, &made);
         }
     }
     wefti_cuda_leave(gpu);
@@ -273,7 +252,7 @@ bool wefti_cuda_mem_free(weft_device *device, void *pointer)
         return false;
     }
     if (wefti_cuda_enter(gpu) == WEFT_OK) {
-        give_back(gpu, &given);
+        wefti_cuda_release(gpu, &given);
         wefti_cuda_leave(gpu);
     }
     return true;

@@ -53,7 +53,9 @@ weft_status wefti_cuda_words_create(wefti_cuda_gpu *gpu)
 
 static void free_slab(wefti_cuda_gpu *gpu, slab *freed)
 {
-    wefti_cuda_note(gpu, gpu->api->cuMemFreeHost(freed->memory));
+    wefti_cuda_release(
+        gpu, &(wefti_cuda_block){.address = (uint64_t)(uintptr_t)freed->memory,
+                                 .kind = WEFT_MEMORY_PINNED});
     free(freed);
 }
 

@@ -302,6 +302,17 @@ static size_t find_unfailed(wefti_holds *holds, weft_gate **gates_out,
     return count;
 }
 
+bool wefti_holds_any_of(const void *own)
+{
+    bool any = false;
+    pthread_mutex_lock(&all_lock);
+    for (wefti_holds *holds = all; holds && !any; holds = holds->next_of_all) {
+        any = holds->device->own == own && !wefti_holds_are_passed(holds);
+    }
+    pthread_mutex_unlock(&all_lock);
+    return any;
+}
+
 void wefti_holds_fail(weft_device *device, weft_status status, const char *text)
 {
     weft_gate *gates[DROPS_AT_ONCE];

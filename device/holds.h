@@ -70,6 +70,9 @@ void wefti_holds_pass(wefti_holds *holds);
 /* Whether the stream has passed all that was added. */
 bool wefti_holds_are_passed(wefti_holds *holds);
 
+/* Whether any stream of a GPU (weft_device.own) has not: it may stand. */
+bool wefti_holds_any_of(const void *own);
+
 /* OK, or the first error, which becomes this thread's. */
 weft_status wefti_holds_get_error(wefti_holds *holds);
 

@@ -58,7 +58,7 @@ WEFT_NODISCARD weft_status wefti_breakdown_init(wefti_breakdown *breakdown,
                                                 size_t room);
 void wefti_breakdown_fini(wefti_breakdown *breakdown);
 
-/* Empties the timeline and gives it another window. */
+/* Empties the timeline and sets another window. */
 void wefti_timeline_reset(wefti_timeline *timeline, wefti_interval window);
 
 /* Adds the part of [begin, end) that lies in the window; its length. */

@@ -215,7 +215,7 @@ weft_status weft_bucket_begin(weft_bucket_set *set, weft_bucket_mode mode)
                            in_order(set, set->next),
                            (unsigned long long)set->epoch);
     }
-    /* A single rank has nobody to send to, and its share is all there is. */
+    /* A single rank has no peer to send to, and its share is all there is. */
     set->mode = set->nranks == 1 ? WEFT_BUCKET_OFF : mode;
     set->epoch++;
     set->posted = 0;
@@ -268,7 +268,7 @@ weft_status weft_bucket_ready(weft_bucket_set *set, size_t bucket)
 }
 
 /* A gate knows that its operation has failed; the communicator, why. */
-static weft_status tell_fault(const weft_bucket_set *set, weft_status status)
+static weft_status report_fault(const weft_bucket_set *set, weft_status status)
 {
     weft_fault fault = {.size_bytes = sizeof(fault)};
     if (status < 0 &&
@@ -285,8 +285,8 @@ weft_status weft_bucket_wait(weft_bucket_set *set, size_t bucket)
     if (status != WEFT_OK || set->epoch == 0) {
         return status;
     }
-    return tell_fault(set,
-                      weft_gate_wait(set->arrived, bucket, set->epoch, NULL));
+    return report_fault(set,
+                        weft_gate_wait(set->arrived, bucket, set->epoch, NULL));
 }
 
 weft_status weft_bucket_test(weft_bucket_set *set, size_t bucket)
@@ -295,5 +295,5 @@ weft_status weft_bucket_test(weft_bucket_set *set, size_t bucket)
     if (status != WEFT_OK || set->epoch == 0) {
         return status;
     }
-    return tell_fault(set, weft_gate_test(set->arrived, bucket, set->epoch));
+    return report_fault(set, weft_gate_test(set->arrived, bucket, set->epoch));
 }

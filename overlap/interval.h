@@ -4,7 +4,7 @@
  * [begin, end) in nanoseconds, and their algebra.
  *
  * A set is normal when its intervals are not empty, ascend, and neither
- * overlap nor touch. All functions but _add and _normalise take and give
+ * overlap nor touch. All functions but _add and _normalise take and return
  * normal sets. They are pure: no clock, no allocation; the output's memory is
  * the caller's and is never that of an input.
  *

@@ -221,7 +221,7 @@ static void stamp_end(void *arg)
     wefti_slot_set(span, DONE);
 }
 
-/* What the caller did wrong: counted, and the thread's text says what. */
+/* A mistake of the caller: counted, and named in the thread's error text. */
 #define MISUSED(ledger, ...)                                                   \
     (wefti_ledger_drop(ledger), wefti_error_keep(__VA_ARGS__))
 
@@ -244,7 +244,7 @@ static bool queue_begin(wefti_ledger_slot *span, weft_stream *stream)
         return false;
     }
     if (weft_event_post(span->stamps->begin, stream) != WEFT_OK) {
-        wefti_stamps_give(&ledger->stamps, span->stamps);
+        wefti_stamps_release(&ledger->stamps, span->stamps);
         return false;
     }
     wefti_slot_set(span, QUEUED);
@@ -325,8 +325,8 @@ static bool queue_end(wefti_ledger_slot *span, weft_stream *stream)
 }
 
 /* Whether a device times only one of the two, or they are not on one stream. */
-static bool is_elsewhere(const wefti_ledger_slot *span,
-                         const weft_stream *stream)
+static bool is_on_other_stream(const wefti_ledger_slot *span,
+                               const weft_stream *stream)
 {
     return span->stamps ? span->owner != stream
                         : stream && !calls_hosts(stream);
@@ -351,7 +351,7 @@ void weft_span_close(weft_ledger *ledger, weft_span span, weft_stream *stream)
                 "weft_span_close: span %llu: allowed is an open span of this "
                 "ledger, once",
                 (unsigned long long)span.id);
-    } else if (is_elsewhere(closed, stream)) {
+    } else if (is_on_other_stream(closed, stream)) {
         MISUSED(ledger,
                 "weft_span_close: span %llu: allowed is the stream it was "
                 "opened on",

@@ -16,7 +16,7 @@ typedef enum wefti_trace_kind {
     WEFTI_TRACE_STEP      /* a whole step */
 } wefti_trace_kind;
 
-/* owner tells the recording threads apart; it is not an address to follow. */
+/* owner distinguishes the recording threads; it is not an address to follow. */
 typedef struct wefti_trace_event {
     wefti_trace_kind kind;
     weft_class class_id;

@@ -18,13 +18,13 @@
  *   FREE ---> CLAIMED ---> QUEUED ---> CLOSING ---> ENDED ---> FREE
  *                  begin posted             end posted
  *
- * Each arrow's store releases what was written before it, and whoever acts on
- * a state has read it with acquire. The collector reads of an OPEN or CLOSING
- * slot only what was written before OPEN. An exchange leaves OPEN, so that of
- * two closes by mistake one finds nothing to do. Slots are tried round-robin,
- * so a claim costs one exchange unless the step is full. The states lie apart
- * from the slots, so that looking over a large ledger that holds little costs
- * next to nothing.
+ * Each arrow's store releases what was written before it, and every action on a
+ * state follows a load of it with acquire. The collector reads of an OPEN or
+ * CLOSING slot only what was written before OPEN. An exchange leaves OPEN, so
+ * that of two closes by mistake one finds nothing to do. Slots are tried
+ * round-robin, so a claim costs one exchange unless the step is full. The
+ * states lie apart from the slots, so that reading a large ledger that holds
+ * little costs next to nothing.
  */
 #ifndef OVERLAP_LEDGER_CORE_H
 #define OVERLAP_LEDGER_CORE_H
@@ -53,7 +53,7 @@ typedef struct wefti_ledger_slot {
     _Atomic bool lost;      /* its end can not come: free it once it began */
     _Atomic uint32_t use;   /* how often it was claimed: part of a span's id */
     weft_ledger *ledger;
-    wefti_stamps *stamps; /* NULL: the times are written by who closes it */
+    wefti_stamps *stamps; /* NULL: the thread that closes it writes the times */
     bool seen;            /* the collector's: counted in a step already */
     bool is_transfer;
     weft_class class_id;
@@ -72,15 +72,15 @@ typedef struct wefti_ledger_slot {
 /* Threads whose work is counted: those of one engine. */
 typedef struct wefti_ledger_engine {
     const struct wefti_engine *engine;
-    size_t comms;       /* of it that are attached */
-    wefti_usage before; /* at the last step's end */
+    size_t comms;              /* of it that are attached */
+    wefti_engine_usage before; /* at the last step's end */
 } wefti_ledger_engine;
 
 struct weft_ledger {
     wefti_ledger_slot *slots;
     _Atomic uint8_t *states; /* [slot_count], as slots */
     size_t slot_count;
-    _Atomic size_t next; /* where the next claim begins to look */
+    _Atomic size_t next; /* where the next claim begins its search */
     _Atomic uint64_t dropped;
     wefti_stamp_pool stamps;
     pthread_mutex_t lock;         /* of engines: attach, detach, step */

@@ -105,7 +105,7 @@ static int64_t count_part(weft_ledger *ledger, wefti_ledger_slot *record,
 static void free_slot(wefti_ledger_slot *record)
 {
     if (record->stamps) {
-        wefti_stamps_give(&record->ledger->stamps, record->stamps);
+        wefti_stamps_release(&record->ledger->stamps, record->stamps);
     }
     wefti_slot_set(record, FREE);
 }
@@ -123,7 +123,7 @@ static void free_lost(wefti_ledger_slot *record, uint8_t expected)
 /*
  * What a span with stamps would be without: CLAIMED, OPEN or DONE, its times
  * filled in as far as they are known. FREE: it has been closed, and its device
- * has failed and will never say when.
+ * has failed, so its end is never known.
  */
 static uint8_t ask_stamps(wefti_ledger_slot *record, uint8_t state)
 {
@@ -139,7 +139,7 @@ static uint8_t ask_stamps(wefti_ledger_slot *record, uint8_t state)
     return begun != WEFT_OK ? CLAIMED : ended == WEFT_OK ? DONE : OPEN;
 }
 
-/* Looks at one slot; frees it when nothing of it belongs to a later step. */
+/* Collects one slot; frees it when nothing of it belongs to a later step. */
 static void collect(weft_ledger *ledger, wefti_ledger_slot *record,
                     cpu_sum *cpu, weft_step_report *report)
 {
@@ -189,6 +189,25 @@ static void collect_range(weft_ledger *ledger, size_t begin, size_t end,
     }
 }
 
+static void add_usage(weft_step_report *report, wefti_usage now,
+                      wefti_usage before)
+{
+    report->wakeups += now.wakeups - before.wakeups;
+    report->progress_ns += now.cpu_ns - before.cpu_ns;
+}
+
+/* Whether an engine before that one is driven by the same thread. */
+static bool is_counted(const weft_ledger *ledger, size_t index)
+{
+    const void *of = ledger->engines[index].before.of;
+    for (size_t i = 0; i < index && of; i++) {
+        if (ledger->engines[i].engine && ledger->engines[i].before.of == of) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* What the attached communicators' threads have done since the last step. */
 static void collect_usage(weft_ledger *ledger, weft_step_report *report)
 {
@@ -196,10 +215,12 @@ static void collect_usage(weft_ledger *ledger, weft_step_report *report)
     for (size_t i = 0; i < ledger->engine_count; i++) {
         wefti_ledger_engine *one = &ledger->engines[i];
         if (one->engine) {
-            const wefti_usage now = wefti_engine_get_usage(one->engine);
-            report->wakeups += now.wakeups - one->before.wakeups;
-            report->progress_ns += now.cpu_ns - one->before.cpu_ns;
-            one->before = now;
+            const wefti_engine_usage before = one->before;
+            one->before = wefti_engine_get_usage(one->engine);
+            add_usage(report, one->before.net, before.net);
+            if (!is_counted(ledger, i)) {
+                add_usage(report, one->before.driver, before.driver);
+            }
         }
     }
     pthread_mutex_unlock(&ledger->lock);

@@ -3,7 +3,7 @@
  * overlap/pipeline.c - one rank's list, action by action.
  *
  *   take outputs -> post what is posted here -> first chunks are there
- *      -> call -> the rest of the outputs is sent -> give back
+ *      -> call -> the rest of the outputs is sent -> release
  *
  * Everything that could be decided before is in the plan; here it is done.
  */
@@ -407,8 +407,9 @@ static weft_status run_action(weft_pipeline *p, size_t index, size_t to)
         status = run_other(p, action);
     }
     if (status == WEFT_OK) {
-        wefti_pipeline_usage_give(&p->usage, p->plan.gives + item->gives,
-                                  (int)(item[1].gives - item->gives));
+        wefti_pipeline_usage_release(&p->usage,
+                                     p->plan.releases + item->releases,
+                                     (int)(item[1].releases - item->releases));
     }
     return status;
 }
@@ -430,7 +431,7 @@ void weft_pipeline_resume(weft_pipeline *p)
 /* ---- the run --------------------------------------------------------------
  */
 
-/* The pipeline has failed with status; nobody may wait for this rank. */
+/* The pipeline has failed with status; no rank may wait for this one. */
 static weft_status fail(weft_pipeline *p, weft_status status)
 {
     snprintf(p->failure, sizeof(p->failure), "%s", weft_error_text());

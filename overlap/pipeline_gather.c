@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * overlap/pipeline_gather.c - each rank tells all others its times; each then
+ * overlap/pipeline_gather.c - each rank sends all others its times; each then
  * makes the same run of them.
  *
  * Clocks of ranks that do not agree are aligned with rank 0's by the quickest
@@ -83,7 +83,7 @@ static weft_status compare_clocks(weft_comm *comm, wefti_pipeline_clock *clock,
  */
 
 /* The same on all ranks, though each has its own. */
-static weft_status tell(weft_comm *comm, void *data, size_t bytes, int root)
+static weft_status share(weft_comm *comm, void *data, size_t bytes, int root)
 {
     return weft_broadcast(data, data, bytes, WEFT_DTYPE_U8, root, comm, NULL);
 }
@@ -99,9 +99,9 @@ static weft_status collect(const weft_schedule *schedule, weft_comm *comm,
         if (r == rank) {
             memcpy(all[r], own, bytes);
         }
-        status = tell(comm, &activations[r], sizeof(*activations), r);
+        status = share(comm, &activations[r], sizeof(*activations), r);
         if (status == WEFT_OK) {
-            status = tell(comm, all[r], bytes, r);
+            status = share(comm, all[r], bytes, r);
         }
     }
     return status;
@@ -119,10 +119,10 @@ static weft_status align(const weft_schedule *schedule, weft_comm *comm,
     }
     weft_status status = compare_clocks(comm, clock, offsets_ns, error_out);
     if (status == WEFT_OK) {
-        status = tell(comm, error_out, sizeof(*error_out), 0);
+        status = share(comm, error_out, sizeof(*error_out), 0);
     }
     if (status == WEFT_OK) {
-        status = tell(comm, offsets_ns, ranks * sizeof(*offsets_ns), 0);
+        status = share(comm, offsets_ns, ranks * sizeof(*offsets_ns), 0);
     }
     for (size_t r = 0; r < ranks && status == WEFT_OK; r++) {
         for (size_t k = 0; k < schedule->lists[r].count; k++) {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * overlap/pipeline_plan.c - goes through a rank's list once to see how much it
- * holds, and once more to give out the buffers.
+ * holds, and once more to assign the buffers.
  *
- * Free buffers wait in a ring, which both walks go through alike; the first has
- * no ring yet and only counts. Slots are numbers: the lowest free ones, so that
- * there are as many as live at once.
+ * Free buffers wait in a queue, which both walks go through alike; the first
+ * has no queue yet and only counts. Slots are numbers: the lowest free ones, so
+ * that there are as many as live at once.
  */
 #include "overlap/pipeline_plan.h"
 
@@ -36,9 +36,9 @@ typedef struct walk {
     cell *cells;          /* [stages here][per_stage] */
     numbers slots, kept;  /* [as many as there are cells] */
     numbers *stage_slots; /* [stages here] */
-    int32_t *ring;        /* free buffers; NULL: only count */
-    int ring_size, ring_first;
-    uint32_t give_count;
+    int32_t *queue;       /* free buffers; NULL: only count */
+    int queue_slots, queue_first;
+    uint32_t release_count;
     int held, received;
     size_t at; /* the action */
 } walk;
@@ -66,7 +66,7 @@ static int32_t take_number(numbers *n)
     return number;
 }
 
-static void give_number(numbers *n, int32_t *number)
+static void release_number(numbers *n, int32_t *number)
 {
     n->taken[*number] = 0;
     n->in_use--;
@@ -75,7 +75,7 @@ static void give_number(numbers *n, int32_t *number)
 
 static int wrap(const walk *w, int at)
 {
-    return at < w->ring_size ? at : at - w->ring_size;
+    return at < w->queue_slots ? at : at - w->queue_slots;
 }
 
 /* A free buffer; 0 where they are only counted. */
@@ -84,24 +84,24 @@ static int32_t take_buffer(walk *w)
     int *peak = &w->plan->peaks.held;
     int32_t buffer = 0;
     w->held++;
-    if (w->ring) {
+    if (w->queue) {
         WEFTI_ASSERT(w->held <= *peak);
-        buffer = w->ring[w->ring_first];
-        w->ring_first = wrap(w, w->ring_first + 1);
+        buffer = w->queue[w->queue_first];
+        w->queue_first = wrap(w, w->queue_first + 1);
     } else {
         *peak = w->held > *peak ? w->held : *peak;
     }
     return buffer;
 }
 
-static void give_buffer(walk *w, int32_t *buffer)
+static void release_buffer(walk *w, int32_t *buffer)
 {
-    if (w->ring) {
-        int free_count = w->ring_size - w->held;
-        w->ring[wrap(w, w->ring_first + free_count)] = *buffer;
-        w->plan->gives[w->give_count] = *buffer;
+    if (w->queue) {
+        int free_count = w->queue_slots - w->held;
+        w->queue[wrap(w, w->queue_first + free_count)] = *buffer;
+        w->plan->releases[w->release_count] = *buffer;
     }
-    w->give_count++;
+    w->release_count++;
     w->held--;
     *buffer = -1;
 }
@@ -115,10 +115,10 @@ static void take_slot(walk *w, cell *c, int stage)
     c->stage_slot = take_number(&w->stage_slots[w->local[stage]]);
 }
 
-static void give_slot(walk *w, cell *c, int stage)
+static void release_slot(walk *w, cell *c, int stage)
 {
-    give_number(&w->slots, &c->slot);
-    give_number(&w->stage_slots[w->local[stage]], &c->stage_slot);
+    release_number(&w->slots, &c->slot);
+    release_number(&w->stage_slots[w->local[stage]], &c->stage_slot);
 }
 
 static bool takes_slot(weft_action_type type)
@@ -184,28 +184,28 @@ static void end_part(walk *w, const weft_action *part)
     int32_t *input = find_input(w, part);
     if (input) {
         w->received -= wefti_edge_in(w->plan->schedule, part).remote;
-        give_buffer(w, input);
+        release_buffer(w, input);
     }
-    if (back && c->made[0] >= 0) { /* nobody released it */
-        give_buffer(w, &c->made[0]);
+    if (back && c->made[0] >= 0) { /* never released */
+        release_buffer(w, &c->made[0]);
     }
     if (type == WEFT_ACTION_RECOMPUTE || type == WEFT_ACTION_RELOAD) {
-        give_number(&w->kept, &c->kept);
+        release_number(&w->kept, &c->kept);
     }
     if ((type == WEFT_ACTION_F && c->recomputed) || type == WEFT_ACTION_B ||
         type == WEFT_ACTION_W || type == WEFT_ACTION_OFFLOAD) {
-        give_slot(w, c, part->stage);
+        release_slot(w, c, part->stage);
     }
 }
 
-/* What is made for another rank goes when the list says so. */
+/* What is made for another rank is sent when the list says so. */
 static void release(walk *w, const weft_action *action)
 {
     cell *c = cell_of(w, action->stage, action->microbatch);
     weft_action f =
         wefti_action(WEFT_ACTION_F, action->stage, action->microbatch);
     if (wefti_edge_out(w->plan->schedule, &f).remote && c->made[0] >= 0) {
-        give_buffer(w, &c->made[0]);
+        release_buffer(w, &c->made[0]);
     }
 }
 
@@ -259,7 +259,7 @@ static void end_group(walk *w)
     }
     for (size_t k = first; k <= w->at; k++) {
         if (actions[k].type == WEFT_ACTION_SEND_B) {
-            give_buffer(w, find_message(w, &actions[k]));
+            release_buffer(w, find_message(w, &actions[k]));
         }
     }
 }
@@ -270,7 +270,7 @@ static void end_group(walk *w)
 static void walk_list(walk *w)
 {
     wefti_pipeline_plan *plan = w->plan;
-    w->give_count = 0;
+    w->release_count = 0;
     for (w->at = 0; w->at < plan->count; w->at++) {
         const weft_action *action = &plan->actions[w->at];
         wefti_pipeline_item *item = &plan->items[w->at];
@@ -278,7 +278,7 @@ static void walk_list(walk *w)
         int count = wefti_pipeline_has_parts(action)
                         ? wefti_action_split(action, parts)
                         : 0;
-        item->gives = w->give_count;
+        item->releases = w->release_count;
         for (int p = 0; p < count; p++) {
             begin_part(w, &parts[p], &item->parts[p]);
         }
@@ -292,7 +292,7 @@ static void walk_list(walk *w)
             end_group(w);
         }
     }
-    plan->items[plan->count].gives = w->give_count;
+    plan->items[plan->count].releases = w->release_count;
     WEFTI_ASSERT(w->held == 0 && w->received == 0 && w->slots.in_use == 0);
 }
 
@@ -345,23 +345,24 @@ static void free_walk(walk *w)
     free(w->stage_slots);
     free(w->cells);
     free(w->local);
-    free(w->ring);
+    free(w->queue);
 }
 
-/* The second walk's ring, with all buffers in it. */
-static bool make_ring(walk *w, int spare_buffers)
+/* The second walk's queue, with all buffers in it. */
+static bool make_queue(walk *w, int spare_buffers)
 {
     wefti_pipeline_plan *plan = w->plan;
-    int most = (int)w->give_count; /* no more are ever taken */
-    w->ring_size = plan->peaks.held + spare_buffers;
-    w->ring_size = w->ring_size < most ? w->ring_size : most;
-    plan->peaks.buffers = w->ring_size;
-    plan->gives = calloc((size_t)w->give_count + 1, sizeof(*plan->gives));
-    w->ring = calloc((size_t)w->ring_size + 1, sizeof(*w->ring));
-    for (int b = 0; w->ring && b < w->ring_size; b++) {
-        w->ring[b] = b;
+    int most = (int)w->release_count; /* no more are ever taken */
+    w->queue_slots = plan->peaks.held + spare_buffers;
+    w->queue_slots = w->queue_slots < most ? w->queue_slots : most;
+    plan->peaks.buffers = w->queue_slots;
+    plan->releases =
+        calloc((size_t)w->release_count + 1, sizeof(*plan->releases));
+    w->queue = calloc((size_t)w->queue_slots + 1, sizeof(*w->queue));
+    for (int b = 0; w->queue && b < w->queue_slots; b++) {
+        w->queue[b] = b;
     }
-    return w->ring && plan->gives;
+    return w->queue && plan->releases;
 }
 
 static void find_recomputed(walk *w)
@@ -385,8 +386,8 @@ static weft_status plan_list(walk *w, int receive_ahead, int spare_buffers)
     find_recomputed(w);
     walk_list(w);
     int spare = spare_buffers > 0 ? spare_buffers : SPARE_PER_PEER * peers;
-    if (!make_ring(w, spare)) {
-        return wefti_error(WEFT_ERR_NO_MEMORY, "%d buffers", w->ring_size);
+    if (!make_queue(w, spare)) {
+        return wefti_error(WEFT_ERR_NO_MEMORY, "%d buffers", w->queue_slots);
     }
     walk_list(w);
     plan->peaks.slots = w->slots.peak;
@@ -422,7 +423,7 @@ void wefti_pipeline_plan_fini(wefti_pipeline_plan *plan)
 {
     free(plan->items);
     free(plan->posts);
-    free(plan->gives);
+    free(plan->releases);
     free(plan->stage_slots);
     *plan = (wefti_pipeline_plan){0};
 }

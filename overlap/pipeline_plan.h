@@ -9,7 +9,7 @@
  * goes to the end of the queue of free ones, so that a send that is still under
  * way has as long as possible to end.
  *
- *   k:  take outputs | post | run | give inputs and what the list is done with
+ *   k:  take outputs | post | run | release inputs and finished buffers
  *
  * A send is posted before the action that fills it, as far as the order of its
  * pair of ranks allows; its place in the list is where the rank counts it.
@@ -32,7 +32,7 @@ typedef struct wefti_pipeline_item {
     int32_t buffer, peer; /* of a message */
     uint32_t post_at;     /* of a message: the action it is posted before */
     uint32_t posts;       /* first of those posted before this action */
-    uint32_t gives;       /* first of the buffers given back behind it */
+    uint32_t releases;    /* first of the buffers released behind it */
 } wefti_pipeline_item;
 
 typedef struct wefti_pipeline_plan {
@@ -41,7 +41,7 @@ typedef struct wefti_pipeline_plan {
     size_t count;
     wefti_pipeline_item *items; /* [count + 1]; the last only ends ranges */
     uint32_t *posts;            /* messages, by post_at, then by index */
-    int32_t *gives;             /* buffers */
+    int32_t *releases;          /* buffers */
     int *stage_slots;           /* [stages] */
     weft_pipeline_peaks peaks;  /* bytes: not set */
 } wefti_pipeline_plan;

@@ -7,7 +7,7 @@
  * there; but never before an earlier one of its pair of ranks, as the order of
  * posting is what messages are matched by. A send that was posted early holds
  * up later ones to the same peer until it is filled: the list has them behind
- * it too, so nobody waits for more than he would anyway.
+ * it too, so no rank waits for more than it would anyway.
  */
 #include "overlap/pipeline_plan.h"
 

@@ -163,8 +163,8 @@ static void skip_action(weft_pipeline *p, size_t index, size_t end)
         wefti_pipeline_usage_end(&p->usage, (weft_action_type)parts[k].type,
                                  &item->parts[k]);
     }
-    wefti_pipeline_usage_give(&p->usage, p->plan.gives + item[0].gives,
-                              (int)(item[1].gives - item[0].gives));
+    wefti_pipeline_usage_release(&p->usage, p->plan.releases + item[0].releases,
+                                 (int)(item[1].releases - item[0].releases));
 }
 
 /* What was received is there, and what was made may be sent. */

@@ -7,7 +7,7 @@
  *
  * Each ordered pair of ranks has a stream of its own, so that no message waits
  * for one of another pair. A group of messages needs no list of its own: all
- * are posted, and nobody waits, before any is waited for.
+ * are posted before any is waited for.
  *
  * Three gates stand for all buffers: chunks that arrived, chunks that are ready
  * to be sent, and buffers that have been sent. Each use of a buffer is its next
@@ -29,7 +29,7 @@ typedef struct wefti_pipeline_transport {
     weft_gate *arrived, *ready; /* [buffers][chunks] */
     weft_gate *sent;            /* [buffers] */
     uint64_t *epochs;           /* [buffers] uses so far */
-    int32_t *receivers;         /* [buffers] whom it is being sent to; -1 */
+    int32_t *receivers;         /* [buffers] the rank it is being sent to; -1 */
     int ranks;
     weft_stream **out, **in; /* [ranks]; NULL: no message ever */
 } wefti_pipeline_transport;
@@ -64,8 +64,8 @@ wefti_pipeline_transport_init(wefti_pipeline_transport *transport,
 void wefti_pipeline_transport_fini(wefti_pipeline_transport *transport);
 
 /*
- * wefti_pipeline_transport_open - gives the way to or from peer its stream, if
- * it has none.
+ * wefti_pipeline_transport_open - opens the stream to or from peer, if it is
+ * not open.
  */
 WEFT_NODISCARD weft_status wefti_pipeline_transport_open(
     wefti_pipeline_transport *transport, int peer, bool out);

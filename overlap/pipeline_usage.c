@@ -57,8 +57,8 @@ void wefti_pipeline_usage_take(wefti_pipeline_usage *usage, int buffer,
     }
 }
 
-void wefti_pipeline_usage_give(wefti_pipeline_usage *usage,
-                               const int32_t *buffers, int buffer_count)
+void wefti_pipeline_usage_release(wefti_pipeline_usage *usage,
+                                  const int32_t *buffers, int buffer_count)
 {
     for (int k = 0; k < buffer_count; k++) {
         WEFTI_ASSERT(usage->held[buffers[k]]);

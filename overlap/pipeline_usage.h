@@ -26,8 +26,8 @@ void wefti_pipeline_usage_fini(wefti_pipeline_usage *usage);
 void wefti_pipeline_usage_take(wefti_pipeline_usage *usage, int buffer,
                                bool received);
 /* Buffers are given back. */
-void wefti_pipeline_usage_give(wefti_pipeline_usage *usage,
-                               const int32_t *buffers, int buffer_count);
+void wefti_pipeline_usage_release(wefti_pipeline_usage *usage,
+                                  const int32_t *buffers, int buffer_count);
 
 /* A part of an action begins, with its slots taken, and ends. */
 void wefti_pipeline_usage_begin(wefti_pipeline_usage *usage,

@@ -108,7 +108,7 @@ wefti_stamps *wefti_stamps_take(wefti_stamp_pool *pool, weft_device *device)
     return taken;
 }
 
-void wefti_stamps_give(wefti_stamp_pool *pool, wefti_stamps *stamps)
+void wefti_stamps_release(wefti_stamp_pool *pool, wefti_stamps *stamps)
 {
     pthread_mutex_lock(&pool->lock);
     wefti_stamp_set *set = stamps->set;

@@ -50,7 +50,7 @@ void wefti_stamp_pool_fini(wefti_stamp_pool *pool);
  */
 wefti_stamps *wefti_stamps_take(wefti_stamp_pool *pool, weft_device *device);
 
-/* A pair whose posts have happened, or that nobody will ask any more. */
-void wefti_stamps_give(wefti_stamp_pool *pool, wefti_stamps *stamps);
+/* A pair whose posts have happened, or that is not read any more. */
+void wefti_stamps_release(wefti_stamp_pool *pool, wefti_stamps *stamps);
 
 #endif

@@ -65,7 +65,7 @@ static bool begins(const char *text, const char *with)
 }
 
 /* A radio's class is "other network", which some NICs have too: the makers of
- * radios tell them apart (pci.ids). */
+ * radios distinguish them (pci.ids). */
 static bool is_radio(const wefti_pci *pci)
 {
     static const uint16_t makers[] = {
@@ -197,7 +197,7 @@ static void join_switches(wefti_topo *topo)
             if (lower->parent == i && lower->kind == WEFTI_TOPO_BRIDGE &&
                 broadcom_gen(&lower->pci, 1) == gen) {
                 dissolve(topo, j);
-                lower->pci.vendor = 0; /* it is nobody's upper switch now */
+                lower->pci.vendor = 0; /* it is not an upper switch now */
                 joined = true;
             }
         }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * topo/assemble.h - what every source does alike when it puts a graph
- * together: PCI addresses, PCI links, NVLinks as both ends tell of them, and
- * the last pass that completes the graph and finds its traps.
+ * together: PCI addresses, PCI links, NVLinks as both ends report them, and the
+ * last pass that completes the graph and finds its traps.
  */
 #ifndef TOPO_ASSEMBLE_H
 #define TOPO_ASSEMBLE_H
@@ -13,8 +13,8 @@
 #define WEFTI_HOST_DEVICES_MOST 8192
 
 /*
- * One end's word for its NVLinks (XGMI, C2C, pcilink) to one remote device.
- * A link exists as far as both ends tell of it.
+ * One end's claim of NVLinks (XGMI, C2C, pcilink) to one remote device. A link
+ * exists as far as both ends report it.
  */
 typedef struct wefti_claim {
     int from; /* a GPU, or a bridge: for PCI, or XGMI that its GPUs share */
@@ -31,7 +31,7 @@ typedef struct wefti_claims {
     wefti_claim *list;
     int count, room;
     int *slots, slot_count; /* claims by their ends; -1: free */
-    bool one_sided_ok;      /* the source tells each pair once */
+    bool one_sided_ok;      /* the source lists each pair once */
 } wefti_claims;
 
 /* False, with the graph's out_of_memory set, when memory is out. */
@@ -72,7 +72,7 @@ void wefti_traps_find(wefti_topo *topo);
 void wefti_pcie_doubt(wefti_topo *topo);
 
 /* Whether the port above a device is a hypervisor's, whose rate is not to be
- * believed: told (11) by the port's bus. */
+ * believed: warning 11 names the port's bus. */
 bool wefti_port_doubt(wefti_topo *topo, const char *port, double GBps,
                       double child_GBps);
 

@@ -22,7 +22,7 @@
 
 #define NODES_MOST 1024
 
-/* CPUs of one node that may be used, and who wants them. */
+/* CPUs of one node that may be used, and the ranks that want them. */
 typedef struct node {
     int device; /* -1: whatever no node names */
     wefti_cpus cpus;
@@ -48,7 +48,7 @@ static int list_nodes(const wefti_topo *topo, const wefti_cpus *allowed,
         node *n = &nodes[count];
         *n = (node){.device = i};
         wefti_cpus_read(d->cpu.affinity, &n->cpus);
-        wefti_cpus_meet(&n->cpus, &rest);
+        wefti_cpus_intersect(&n->cpus, &rest);
         n->cpu_count = wefti_cpus_count(&n->cpus);
         for (size_t w = 0; w < sizeof(rest.words) / sizeof(rest.words[0]);
              w++) {
@@ -130,8 +130,8 @@ static void trim(node *n, const wefti_allowance *allowed, cpu_list *list)
     }
 }
 
-/* Each node's part of the quota is that of its ranks, one CPU at least; who
- * got that at nobody's cost takes it from whoever has most. */
+/* Each node's part of the quota is that of its ranks, one CPU at least; a node
+ * that got that one beyond the quota takes it from the node that has most. */
 static void share_quota(node *nodes, int count, int rank_count, int quota)
 {
     int64_t before = 0;

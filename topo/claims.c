@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * topo/claims.c - NVLinks from what both their ends say of them.
+ * topo/claims.c - NVLinks from what both their ends claim.
  */
 #include "topo/assemble.h"
 #include "topo/rates.h"
@@ -168,7 +168,7 @@ static void settle_pair(wefti_topo *topo, const wefti_claims *claims,
                         claim->count, b, count,
                         count < claim->count ? count : claim->count);
         if (back && claim->from > claim->to) {
-            return; /* told and added from the other end */
+            return; /* warned of and added from the other end */
         }
     } else if (claim->from > claim->to) {
         return;
@@ -179,7 +179,7 @@ static void settle_pair(wefti_topo *topo, const wefti_claims *claims,
     }
 }
 
-/* Between GPUs, or devices of several GPUs, each of which tells of it. */
+/* Between GPUs, or devices of several GPUs, each of which reports it. */
 static bool has_two_ends(const wefti_topo *topo, const wefti_claim *claim)
 {
     wefti_topo_kind from = topo->devices[claim->from].kind;

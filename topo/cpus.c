@@ -3,8 +3,8 @@
  * topo/cpus.c - reads sets of CPUs, cores and control groups.
  *
  * A control group's limit holds for all below it, so the least one on the way
- * up counts. In a container the path that /proc names may not be there; what
- * is mounted as the root then speaks for it.
+ * up counts. In a container the path that /proc names may not be there; what is
+ * mounted as the root is read in its place.
  *
  * Source: the kernel's admin-guide/cgroup-v2.rst (cpu.max) and
  * scheduler/sched-bwc.rst (cpu.cfs_quota_us).
@@ -33,7 +33,7 @@ int wefti_cpus_count(const wefti_cpus *set)
     return count;
 }
 
-void wefti_cpus_meet(wefti_cpus *set, const wefti_cpus *with)
+void wefti_cpus_intersect(wefti_cpus *set, const wefti_cpus *with)
 {
     for (size_t i = 0; i < WORDS; i++) {
         set->words[i] &= with->words[i];

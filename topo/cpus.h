@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * topo/cpus.h - sets of CPUs, and which of them this process may use: by the
- * kernel's word (cpuset, taskset, container) and by the time that its control
+ * kernel's mask (cpuset, taskset, container) and by the time that its control
  * groups grant it.
  */
 #ifndef TOPO_CPUS_H
@@ -43,7 +43,7 @@ static inline void wefti_cpus_add(wefti_cpus *set, int cpu)
 int wefti_cpus_count(const wefti_cpus *set);
 
 /* Leaves in set what with has too. */
-void wefti_cpus_meet(wefti_cpus *set, const wefti_cpus *with);
+void wefti_cpus_intersect(wefti_cpus *set, const wefti_cpus *with);
 
 /* "0000ffff,ffffffff" (a NUMA node's affinity) to a set; empty where it is no
  * such text. */
@@ -62,8 +62,8 @@ WEFT_NODISCARD weft_status wefti_cpus_allowed(wefti_cpus *set);
 /*
  * wefti_allowance_read - of the calling thread.
  *
- * proc, sysfs   "/proc", "/sys"; tests point them elsewhere. What cannot be
- *               read there is no limit.
+ * proc, sysfs   "/proc", "/sys"; tests set other folders. What cannot be read
+ *               there is no limit.
  * Returns     OK | ERR_SYSTEM.
  */
 WEFT_NODISCARD weft_status wefti_allowance_read(const char *proc,

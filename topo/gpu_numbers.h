@@ -19,7 +19,7 @@ typedef struct wefti_gpu_numbers {
     int smi;          /* -1 unknown */
     bool smi_read;    /* by the source; else it follows from the address */
     int cuda_pci;     /* with CUDA_DEVICE_ORDER=PCI_BUS_ID; -1: not CUDA's */
-    int cuda_fastest; /* with FASTEST_FIRST; -1: cannot be said */
+    int cuda_fastest; /* with FASTEST_FIRST; -1: unknown */
 } wefti_gpu_numbers;
 
 /* One for each GPU by ordinal; free() it. Returns OK | ERR_NO_MEMORY. */

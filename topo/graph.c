@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A hostile file may earn a warning per line; nobody reads that many. */
+/* A hostile file may cause a warning per line, more than a user reads. */
 #define WARNINGS_MOST 1000
 
 static const char *const kind_texts[WEFTI_TOPO_KIND_COUNT] = {

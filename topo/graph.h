@@ -79,8 +79,8 @@ typedef struct wefti_pci {
     uint16_t vendor, device, sub_vendor, sub_device;
     int gen;   /* 1..6; 0 unknown */
     int width; /* lanes */
-    /* By the device's own word, 0 unknown: what it could do in a better slot,
-     * and what its link does at this moment. */
+    /* As the device reports, 0 unknown: what it could do in a better slot, and
+     * what its link does at this moment. */
     int max_gen, max_width, now_gen, now_width;
 } wefti_pci;
 
@@ -101,7 +101,7 @@ typedef struct wefti_gpu {
     int rank; /* -1 none */
     bool amd;
     bool gdr;         /* NICs may reach its memory */
-    bool template_of; /* a PCI address whose GPU nobody has described */
+    bool template_of; /* a PCI address whose GPU is not described */
     /* The NVLink domain over hosts, equal for GPUs whose switches are joined,
      * and otherwise anything; 0: none, or unknown. */
     uint64_t domain;
@@ -113,14 +113,14 @@ typedef struct wefti_nic {
     double gbps; /* Gb/s, one direction */
     wefti_origin gbps_origin;
     bool gbps_assumed;
-    bool limited;    /* gbps is a limit that somebody has set: a shaper, weft */
+    bool limited;    /* gbps is a limit that was set: by a shaper, by weft */
     bool driverless; /* no driver has taken it: nothing can use it */
     int port;
     int dev;
     bool gdr;
     uint64_t card_guid; /* SysImageGUID; 0 unknown */
     /* The network library's that can use it, such as "tcp,rc_mlx5"; "": none,
-     * or nobody has asked. */
+     * or it was not asked. */
     char transports[64];
 } wefti_nic;
 
@@ -157,7 +157,7 @@ typedef struct wefti_topo_warning {
     char text[256];
 } wefti_topo_warning;
 
-/* What NCCL's own file said, kept to write it out again (topo/markup.h). */
+/* What NCCL's own file states, kept to write it out again (topo/markup.h). */
 struct wefti_markup;
 
 typedef struct wefti_topo {
@@ -166,14 +166,14 @@ typedef struct wefti_topo {
     wefti_topo_link *links;
     wefti_topo_warning *warnings;
     int device_count, link_count, warning_count;
-    int warnings_left_out; /* beyond what anybody reads */
+    int warnings_left_out; /* beyond what a user reads */
     int device_room, link_room, warning_room;
     int kind_counts[WEFTI_TOPO_KIND_COUNT];
     int switch_chips;   /* NVSwitches counted one by one */
     bool links_unknown; /* NVLinks are likely and no source has shown them */
     bool is_template;
     struct wefti_markup *nccl; /* owned; NULL: from another source */
-    bool out_of_memory;        /* set by an add; told by wefti_topo_check */
+    bool out_of_memory;        /* set by an add; reported by wefti_topo_check */
 } wefti_topo;
 
 /* Empty graph. Returns OK | ERR_NO_MEMORY. */
@@ -196,7 +196,7 @@ void wefti_topo_warn(wefti_topo *topo, int code, const char *device,
                      const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
-/* Takes back what was said of a device. */
+/* Removes what was added about a device. */
 void wefti_topo_unwarn(wefti_topo *topo, int code, const char *device);
 
 /* "gpu3" and the like, into text; a NUMA node is called by its number in the

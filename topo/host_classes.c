@@ -2,9 +2,9 @@
 /*
  * topo/host_classes.c - hosts compared device by device and link by link.
  *
- * What tells two good hosts apart without being a difference (GUIDs, ranks) is
- * not looked at. Devices of a host lie together, and so do its links, so both
- * are compared in order.
+ * What distinguishes two good hosts without being a difference (GUIDs, ranks)
+ * is ignored. Devices of a host lie together, and so do its links, so both are
+ * compared in order.
  */
 #include "topo/host_classes.h"
 

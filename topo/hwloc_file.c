@@ -183,7 +183,7 @@ void wefti_hwloc_cpuset(const wefti_hwloc_object *object, wefti_cpuset *set)
     }
 }
 
-bool wefti_cpuset_meets(const wefti_cpuset *a, const wefti_cpuset *b)
+bool wefti_cpuset_intersects(const wefti_cpuset *a, const wefti_cpuset *b)
 {
     for (int i = 0; i < WEFTI_CPUSET_WORDS; i++) {
         if (a->words[i] & b->words[i]) {

@@ -92,7 +92,7 @@ wefti_hwloc_object *wefti_hwloc_os_device(const wefti_hwloc_import *in,
 /* The nearest object above that has CPUs. */
 wefti_hwloc_object *wefti_hwloc_place(wefti_hwloc_object *object);
 void wefti_hwloc_cpuset(const wefti_hwloc_object *object, wefti_cpuset *set);
-bool wefti_cpuset_meets(const wefti_cpuset *a, const wefti_cpuset *b);
+bool wefti_cpuset_intersects(const wefti_cpuset *a, const wefti_cpuset *b);
 
 bool wefti_hwloc_is_pci_bridge(const wefti_hwloc_object *object);
 /* GB/s of its PCI link now; 0 unknown. */
@@ -115,8 +115,8 @@ void wefti_hwloc_find_gpus(wefti_hwloc_import *in);
 /* The GPU of a card, or its parts below a bridge. */
 void wefti_hwloc_add_gpu(wefti_hwloc_import *in, wefti_hwloc_object *pci,
                          int parent);
-/* What names a GPU that no PCI device is known of, after all others: whether
- * it is one more; told either way. */
+/* What names a GPU that no PCI device is known of, after all others: whether it
+ * is one more; a warning states either. */
 bool wefti_hwloc_is_lost_gpu(wefti_hwloc_import *in, wefti_hwloc_object *os);
 void wefti_hwloc_add_lost_gpu(wefti_hwloc_import *in, wefti_hwloc_object *os,
                               int parent);
@@ -132,8 +132,8 @@ WEFT_NODISCARD weft_status
 wefti_hwloc_claim_xgmi(wefti_hwloc_import *in, const wefti_hwloc_matrix *xgmi,
                        const wefti_hwloc_matrix *hops);
 
-/* Claims from NVLinkBandwidth and XGMIBandwidth, with hwloc's known faults
- * put right and told. */
+/* Claims from NVLinkBandwidth and XGMIBandwidth; hwloc's known faults are
+ * corrected, with a warning. */
 WEFT_NODISCARD weft_status wefti_hwloc_claim_links(wefti_hwloc_import *in);
 
 /* The graph of one XML text, not yet finished (assemble.h). */

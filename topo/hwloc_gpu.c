@@ -35,7 +35,7 @@
 /* ---- names ----------------------------------------------------------------
  */
 
-/* Who names GPUs; OpenCL by platform. */
+/* The interfaces that name GPUs; OpenCL by platform. */
 typedef enum backend {
     BACKEND_NONE,
     BACKEND_NVML,
@@ -108,14 +108,14 @@ static bool is_gpu_by_class(const wefti_pci *ids)
 }
 
 /* What is left out although it may be one. */
-static void tell_left_out(wefti_hwloc_import *in, const wefti_pci *ids)
+static void warn_left_out(wefti_hwloc_import *in, const wefti_pci *ids)
 {
     unsigned class_id = ids->class_code >> 16;
     bool maker =
         ids->vendor == NVIDIA || ids->vendor == AMD || ids->vendor == INTEL;
     if (class_id == 0x12 || (class_id == 0x03 && maker)) {
         wefti_topo_warn(in->topo, 2, ids->bus,
-                        "a %s [%04x:%04x] that nobody names as a GPU: left "
+                        "a %s [%04x:%04x] that nothing names as a GPU: left "
                         "out",
                         class_id == 0x12 ? "processing accelerator"
                                          : "display controller",
@@ -285,7 +285,7 @@ void wefti_hwloc_find_gpus(wefti_hwloc_import *in)
             pci->card = first_function(in, pci, &ids);
             list_parts(in, pci, ids.vendor == AMD);
         } else {
-            tell_left_out(in, &ids);
+            warn_left_out(in, &ids);
         }
     }
     find_lost(in);

@@ -47,7 +47,7 @@ static end_kind classify(wefti_hwloc_import *in, wefti_hwloc_object *object,
         wefti_hwloc_object *node = &in->objects[i];
         if (node->type == WEFTI_HWLOC_NUMANODE && node->device >= 0) {
             wefti_hwloc_cpuset(node, &other);
-            if (wefti_cpuset_meets(&own, &other)) {
+            if (wefti_cpuset_intersects(&own, &other)) {
                 *device_out = node->device;
                 return END_CPU;
             }
@@ -171,7 +171,7 @@ static int find_matrix(const wefti_element *root)
     return 0;
 }
 
-static void tell_unknown(wefti_hwloc_import *in)
+static void warn_unknown(wefti_hwloc_import *in)
 {
     int gpus = 0;
     const char *name = "";
@@ -224,7 +224,7 @@ weft_status wefti_hwloc_claim_links(wefti_hwloc_import *in)
         status = wefti_hwloc_claim_xgmi(in, &xgmi, &hops);
     }
     if (status == WEFT_OK && in->claims.count == 0 && !xgmi.count) {
-        tell_unknown(in);
+        warn_unknown(in);
     }
     wefti_hwloc_matrix_fini(&nvlink);
     wefti_hwloc_matrix_fini(&xgmi);

@@ -5,8 +5,8 @@
  * The matrix holds MB/s of one direction between every two rsmiN, parts of
  * devices too: links belong to devices, so a pair of devices has what the best
  * pair of their parts has, once. Older hwloc writes 100000 for every pair, and
- * drivers round: whatever is written is held against the links that such a GPU
- * has, and what goes beyond is told and not believed.
+ * drivers round: the figure is compared with the links that such a GPU has, and
+ * one beyond them is not believed, with a warning.
  *
  *     gpu0 -.                     .- gpu3       parts of devices reach what
  *     gpu1 --- bridge0 --- bridge1 -- gpu4      they share by an XGMI link as
@@ -192,11 +192,11 @@ static int links_of(const ends *e, double GBps)
     return count < 1 ? 1 : count;
 }
 
-/* What is known to be untrue is made possible, and told. */
+/* A figure known to be wrong is corrected, with a warning. */
 static void hold_flat(wefti_hwloc_import *in, ends *e, double most)
 {
     int peers = e->count - 1, each = e->links_most / peers;
-    int said = (int)lround(e->GBps[1] / e->each) * peers;
+    int stated = (int)lround(e->GBps[1] / e->each) * peers;
     double GBps = fmin(e->GBps[1], each * e->each);
     char what[96] = "nothing is planned with them";
     if (GBps > 0) {
@@ -208,7 +208,7 @@ static void hold_flat(wefti_hwloc_import *in, ends *e, double most)
                     "links unknown: the XGMI matrix has one value for every "
                     "pair, %.4g GB/s: %d links a GPU (%.4g GB/s), and a %.30s "
                     "has %d of %g, not all alike; %s",
-                    e->GBps[1], said, most, e->model, e->links_most, e->each,
+                    e->GBps[1], stated, most, e->model, e->links_most, e->each,
                     what);
     for (int i = 0; i < e->count * e->count; i++) {
         e->GBps[i] = i / e->count == i % e->count ? 0 : GBps;

@@ -72,7 +72,8 @@ static bool is_up(const char *folder)
 }
 
 /* Whether it leads out of this host and no other entry stands for it: a pair
- * whose other end is elsewhere, or a device that is on no PCI bus. */
+ * whose other end is in another namespace, or a device that is on no PCI
+ * bus. */
 static bool leads_out(const char *folder)
 {
     bool own_device = has_entry(folder, "device");
@@ -95,7 +96,7 @@ static int find_name(const wefti_topo *topo, const char *name)
     return -1;
 }
 
-/* By the first NUMA node: nobody knows a nearer one. */
+/* By the first NUMA node: no nearer one is known. */
 static void add(wefti_topo *topo, const char *name, bool wifi, int mbps)
 {
     int numa = wefti_topo_find(topo, WEFTI_TOPO_NUMA, 0);
@@ -186,7 +187,7 @@ void wefti_nics_limit_ranks(wefti_topo *topo, double GBps,
     }
 }
 
-/* What RTA_NEXT and NLMSG_NEXT give: all of it is aligned by 4. */
+/* What RTA_NEXT and NLMSG_NEXT return: all of it is aligned by 4. */
 static const void *behind(const void *at, size_t bytes)
 {
     return (const unsigned char *)at + (bytes + 3) / 4 * 4;

@@ -19,8 +19,8 @@ void wefti_interfaces_add(wefti_topo *topo, const char *root);
  * changes. */
 void wefti_interfaces_limit(wefti_topo *topo);
 
-/* Sending by that port is held to gbps by somebody, if that is less than what
- * it can do. */
+/* Sending by that port is limited to gbps, if that is less than what it can
+ * do. */
 void wefti_nic_limit(wefti_topo *topo, int nic, double gbps);
 
 /*

@@ -184,7 +184,7 @@ static weft_status add_level(const wefti_paths *paths, wefti_levels *levels,
     return WEFT_OK;
 }
 
-/* The least bandwidth of two neighbours that meet at the level. */
+/* The least bandwidth of two neighbours whose innermost common level it is. */
 static void find_rates(const wefti_paths *paths, wefti_levels *levels)
 {
     for (int level = 0; level < levels->level_count; level++) {
@@ -192,7 +192,7 @@ static void find_rates(const wefti_paths *paths, wefti_levels *levels)
         for (int i = 1; i < levels->place_count; i++) {
             int a = levels->gpus[i - 1], b = levels->gpus[i];
             if (a < 0 || b < 0 ||
-                wefti_levels_meet(levels, i - 1, i) != level) {
+                wefti_levels_common(levels, i - 1, i) != level) {
                 continue;
             }
             double GBps = wefti_path_gpu_gpu(paths, a, b).GBps;
@@ -300,7 +300,7 @@ void wefti_levels_destroy(wefti_levels *levels)
     free(levels);
 }
 
-int wefti_levels_meet(const wefti_levels *levels, int a, int b)
+int wefti_levels_common(const wefti_levels *levels, int a, int b)
 {
     int level = 0;
     while (level + 1 < levels->level_count &&

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * topo/levels.h - nested partitions of the places where ranks can be: who
- * reaches whom by what, the fastest first.
+ * topo/levels.h - nested partitions of the places where ranks can be: by which
+ * links places reach each other, the fastest first.
  *
  *     nvlink    GPUs joined by NVLink or XGMI, of all hosts of an NVLink domain
  *     numa      one NUMA node; left out where it would cut an NVLink clique
  *     host      shared memory
- *     network   everybody
+ *     network   all places
  *
  * A level that parts nothing its neighbour does not is left out. Places are
- * the GPUs; a host without GPUs counts as many places as it is told.
+ * the GPUs; a host without GPUs counts as many places as the caller states.
  */
 #ifndef TOPO_LEVELS_H
 #define TOPO_LEVELS_H
@@ -21,7 +21,7 @@
 typedef struct wefti_levels {
     int place_count, level_count;
     const char *names[WEFTI_LEVELS_MOST];
-    double GBps[WEFTI_LEVELS_MOST];  /* least between two that meet there */
+    double GBps[WEFTI_LEVELS_MOST];  /* least of pairs that it joins */
     int *domains[WEFTI_LEVELS_MOST]; /* [place_count] numbers from 0 up */
     int *gpus;  /* GPU of each place, by ordinal; -1: a CPU */
     int *hosts; /* host of each place, by ordinal */
@@ -52,6 +52,6 @@ WEFT_NODISCARD weft_status wefti_levels_create_of(const wefti_paths *paths,
 void wefti_levels_destroy(wefti_levels *levels); /* takes NULL */
 
 /* The innermost level in which both are together. */
-int wefti_levels_meet(const wefti_levels *levels, int a, int b);
+int wefti_levels_common(const wefti_levels *levels, int a, int b);
 
 #endif

@@ -175,7 +175,7 @@ static void on_entity(void *user, const char *name, int is_parameter,
     stop(user, "entities of a file's own are not read");
 }
 
-static weft_status tell(const reader *r, const char *path)
+static weft_status set_error(const reader *r, const char *path)
 {
     if (r->out_of_memory ||
         XML_GetErrorCode(r->parser) == XML_ERROR_NO_MEMORY) {
@@ -240,7 +240,7 @@ weft_status wefti_markup_create(const char *path, const char *text,
     blank_comments(plain, text_bytes);
     if (XML_Parse(r.parser, plain, (int)text_bytes, XML_TRUE) !=
         XML_STATUS_OK) {
-        status = tell(&r, path);
+        status = set_error(&r, path);
     }
 err_parser:
     free(plain);

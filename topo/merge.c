@@ -121,7 +121,7 @@ static void rename_warning(const renaming *r, wefti_topo_warning *warning)
     rename_text(r, old.text, warning->text);
 }
 
-/* Where a second host comes, what was said of the first says of which. */
+/* Where a second host is added, texts about the first get its id. */
 static void name_first_host(wefti_topo *cluster, int device_count)
 {
     const renaming first = {

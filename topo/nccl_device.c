@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Some files give kb/s, which reads as a thousand times too much. */
+/* Some files state kb/s, which reads as a thousand times too much. */
 #define PORT_GBPS_MOST  6400
 #define PORT_MBPS_LEAST 10
 
@@ -251,7 +251,7 @@ static int add_port(wefti_nccl_import *in, const wefti_element *pci_element,
         wefti_nccl_read_pci(pci_element, &device->pci);
     }
     device->nic.kind = wefti_nic_kind_guess(&device->pci, name);
-    device->nic.state = WEFTI_NIC_UNKNOWN; /* no such file tells it */
+    device->nic.state = WEFTI_NIC_UNKNOWN; /* no such file states it */
     double gbps = 0;
     if (net) {
         device->nic.dev = wefti_nccl_int(in, index, net, "dev", -1, -1);

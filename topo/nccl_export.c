@@ -54,7 +54,7 @@ static void write_pci_head(const writer *w, const wefti_device *d, int depth)
             d->pci.width > 0 ? d->pci.width : 16);
 }
 
-/* The links of one GPU, as both of their ends tell of them. */
+/* The links of one GPU, as both of their ends report them. */
 static void write_links(const writer *w, int gpu, int depth)
 {
     const wefti_topo *topo = w->topo;

@@ -21,7 +21,7 @@ typedef struct wefti_nccl_import {
     int gpu_count;
     int described; /* gpu and net elements */
     int template_gpus, template_nics;
-    int bare_leaves; /* pci elements of which nobody knows what they are */
+    int bare_leaves; /* pci elements of unknown kind */
     int no_class, no_link, no_arch;
     int hidden_links; /* of the GPU that is read */
     bool too_many;    /* links */
@@ -53,12 +53,13 @@ int wefti_nccl_add_gpu(wefti_nccl_import *in, const wefti_element *pci_element,
 bool wefti_nccl_is_switched(const wefti_gpu_model *model);
 
 /* A GPU of the stated model that lists no links: they go to one switch, where
- * such GPUs always have one; how others are joined a model does not tell. */
+ * such GPUs always have one; how others are joined does not follow from the
+ * model. */
 void wefti_nccl_claim_model(wefti_nccl_import *in, int gpu);
 
 /*
  * wefti_nccl_complete_links - where no GPU of the host lists a link: those of
- * the stated model, or a word that they are unknown where they are likely.
+ * the stated model, or a warning that they are unknown where they are likely.
  */
 void wefti_nccl_complete_links(wefti_nccl_import *in);
 

@@ -87,8 +87,8 @@ static int sharers_of(const wefti_nccl_import *in, int gpu)
 /* ---- elements -------------------------------------------------------------
  */
 
-/* How many links the element tells of, or -1 and a warning: what is no number
- * of links is not made one. NCCL itself refuses an element without count. */
+/* How many links the element states, or -1 and a warning: what is no number of
+ * links is not made one. NCCL itself refuses an element without count. */
 static int count_of(wefti_nccl_import *in, const wefti_element *element,
                     const char *label)
 {
@@ -128,7 +128,7 @@ static int links_most(const wefti_device *d)
                                      : 0;
 }
 
-/* A GPU whose elements together tell of more links than it can have; its claims
+/* A GPU whose elements together state more links than it can have; its claims
  * begin at the first. */
 static void doubt_sum(wefti_nccl_import *in, int gpu, int first)
 {
@@ -150,8 +150,8 @@ static void doubt_sum(wefti_nccl_import *in, int gpu, int first)
     }
 }
 
-/* Once a GPU, however many elements tell of it. */
-static void tell_hidden(wefti_nccl_import *in, int gpu)
+/* Once a GPU, however many elements state it. */
+static void warn_hidden(wefti_nccl_import *in, int gpu)
 {
     char label[64];
     if (in->hidden_links > 0) {
@@ -318,7 +318,7 @@ static void claim_tree(wefti_nccl_import *in, const wefti_element *element,
         }
         if (gpu >= 0) {
             doubt_sum(in, gpu, first);
-            tell_hidden(in, gpu);
+            warn_hidden(in, gpu);
         }
     }
 }

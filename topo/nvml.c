@@ -110,10 +110,11 @@ typedef struct library {
 #undef CALL_MEMBER
 } library;
 
-/* The library keeps one state for the process, whoever opens it. */
+/* The library keeps one state for the process, however often it is opened. */
 static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
 
-static void tell(const library *l, const char *call, int gpu, result status)
+static void warn_call(const library *l, const char *call, int gpu,
+                      result status)
 {
     char device[32];
     snprintf(device, sizeof(device), gpu < 0 ? "NVML" : "NVML GPU %d", gpu);
@@ -132,7 +133,7 @@ static void tell(const library *l, const char *call, int gpu, result status)
 static bool ask_done(const library *l, int gpu, const char *call, result status)
 {
     if (status != SUCCESS) {
-        tell(l, call, gpu, status);
+        warn_call(l, call, gpu, status);
     }
     return status == SUCCESS;
 }
@@ -154,7 +155,7 @@ static bool open_library(const char *path, wefti_topo *topo, library *l)
 #undef CALL_LOAD
     result status = l->init_v2 ? l->init_v2() : l->init_v1 ? l->init_v1() : -1;
     if (status != SUCCESS) {
-        tell(l, l->init_v2 ? "nvmlInit_v2" : "nvmlInit", -1, status);
+        warn_call(l, l->init_v2 ? "nvmlInit_v2" : "nvmlInit", -1, status);
         dlclose(l->module);
         return false;
     }
@@ -189,7 +190,7 @@ static double number(const field_value *f)
  */
 
 /* Whether there is such a link, and whether it is up. From Hopper on the field
- * tells; before, the call does. A GPU of no known kind is asked both. */
+ * states it; before, the call does. Both are read for a GPU of unknown kind. */
 static bool read_state(const library *l, handle gpu, int sm, unsigned number_of,
                        wefti_nvml_link *link, bool *past_end)
 {
@@ -226,8 +227,8 @@ static void read_link(const library *l, int index, handle gpu, unsigned at,
     } else {
         link->remote = WEFTI_NVML_REMOTE_UNKNOWN;
         if (link->up) {
-            tell(l, "nvmlDeviceGetNvLinkRemoteDeviceType", index,
-                 l->link_remote ? 999 : -1);
+            warn_call(l, "nvmlDeviceGetNvLinkRemoteDeviceType", index,
+                      l->link_remote ? 999 : -1);
         }
     }
     result status = l->link_pci ? l->link_pci(gpu, at, &pci) : -1;
@@ -241,7 +242,7 @@ static void read_link(const library *l, int index, handle gpu, unsigned at,
         }
     } else if (link->up &&
                (link->remote != WEFTI_NVML_REMOTE_SWITCH || status < 0)) {
-        tell(l, "nvmlDeviceGetNvLinkRemotePciInfo_v2", index, status);
+        warn_call(l, "nvmlDeviceGetNvLinkRemotePciInfo_v2", index, status);
     }
     if (get_field(l, gpu, FIELD_LINK_RATE, at, &f) ||
         get_field(l, gpu, FIELD_COMMON_RATE, 0, &f)) {
@@ -262,10 +263,10 @@ static void doubt_links(const library *l, int index, handle gpu, bool counted,
     bool by_field = out->sm == 0 || out->sm >= 90;
     bool refused = link != NOT_SUPPORTED && link != INVALID_ARGUMENT;
     if (by_field && fields != SUCCESS) {
-        tell(l, "nvmlDeviceGetFieldValues", index, fields);
+        warn_call(l, "nvmlDeviceGetFieldValues", index, fields);
         out->links_unknown = true;
     } else if (counted || (out->sm < 90 && refused)) {
-        tell(l, "nvmlDeviceGetNvLinkState", index, link);
+        warn_call(l, "nvmlDeviceGetNvLinkState", index, link);
         out->links_unknown = true;
     }
 }

@@ -32,7 +32,7 @@ typedef struct wefti_nvml_gpu {
     char bus[24], name[64];
     int sm;
     int gen, width, max_gen, max_width; /* PCIe; 0 unknown */
-    bool links_unknown; /* the calls that would tell cannot be asked */
+    bool links_unknown; /* the calls that would state them cannot be made */
     int link_count;
     wefti_nvml_link links[WEFTI_NVML_LINKS_MOST];
     double c2c_GBps; /* all that are up; 0 none */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * topo/nvml_apply.c - what NVML said, put into a host's graph.
+ * topo/nvml_apply.c - what NVML reports, put into a host's graph.
  */
 #include "topo/nvml.h"
 #include "topo/rates.h"
@@ -59,7 +59,7 @@ static void apply_pcie(wefti_topo *topo, int device, const wefti_nvml_gpu *gpu)
 }
 
 /* One link among many is lost in their sum. */
-static void tell_slow_links(wefti_topo *topo, const wefti_nvml_gpu *gpu,
+static void warn_slow_links(wefti_topo *topo, const wefti_nvml_gpu *gpu,
                             int device)
 {
     double best = 0;
@@ -80,8 +80,8 @@ static void tell_slow_links(wefti_topo *topo, const wefti_nvml_gpu *gpu,
     }
 }
 
-/* Links of a GPU that are down tell nothing of where they lead; they are
- * counted where its others lead. */
+/* Where links of a GPU that are down lead is unknown; they are counted where
+ * its others lead. */
 static void apply_links(wefti_topo *topo, const wefti_nvml_gpu *gpus, int count,
                         const int *devices, int at, wefti_claims *claims)
 {
@@ -211,7 +211,7 @@ void wefti_nvml_apply(wefti_topo *topo, const wefti_nvml_gpu *gpus, int count,
                             "nvmlDeviceGetNvLinkState)");
         }
         apply_links(topo, gpus, count, devices, i, claims);
-        tell_slow_links(topo, &gpus[i], devices[i]);
+        warn_slow_links(topo, &gpus[i], devices[i]);
         if (gpus[i].c2c_down > 0) {
             wefti_topo_warn(topo, 4, wefti_topo_label(topo, devices[i], label),
                             "%d of %d links to its processor (C2C) down",

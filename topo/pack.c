@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * topo/pack.c - a graph as bytes and back: how ranks tell each other of their
- * hosts when a communicator is made.
+ * topo/pack.c - a graph as bytes and back: how ranks exchange their hosts'
+ * graphs when a communicator is made.
  *
  * One walk serves both directions. Numbers are little-endian; everything read
  * is checked before it is used. GUIDs become the number of the card's first

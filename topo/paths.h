@@ -111,7 +111,7 @@ void wefti_route_gpu_nic(const wefti_paths *paths, int gpu, int nic,
  * equally near to several share them in turn. -1: none is up.
  */
 int wefti_paths_nic_of(const wefti_paths *paths, int gpu);
-/* The nearest alone, whoever else uses it. */
+/* The nearest, even if other GPUs use it. */
 int wefti_paths_nearest_nic(const wefti_paths *paths, int gpu);
 
 const char *wefti_path_type_text(wefti_path_type type);

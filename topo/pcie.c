@@ -4,10 +4,10 @@
  * hangs on them, GPUs below their model, NICs below what their ports need, or
  * with enough for these below their model, which is a note.
  *
- * What a device could do is its own word where the machine was asked, else what
- * its model does (topo/rates.h), and never less than its twins show. An idle
- * GPU lowers its generation to save power, so a file that was recorded without
- * load cannot tell idle from degraded; neither do we.
+ * What a device could do is what it reports on a live machine, else what its
+ * model does (topo/rates.h), and never less than its twins show. An idle GPU
+ * lowers its generation to save power, so a file that was recorded without load
+ * does not distinguish idle from degraded; neither does this reader.
  */
 #include "topo/assemble.h"
 #include "topo/rates.h"
@@ -59,7 +59,7 @@ bool wefti_port_doubt(wefti_topo *topo, const char *port, double GBps,
     return pseudo;
 }
 
-/* What a hypervisor's bridge says is replaced by the fastest of its children.
+/* The rate of a hypervisor's bridge is replaced by the fastest of its children.
  */
 static void disbelieve(wefti_topo *topo, int bridge, int up, int fastest)
 {
@@ -75,7 +75,8 @@ static void disbelieve(wefti_topo *topo, int bridge, int up, int fastest)
     topo->devices[bridge].pci.width = believed->width;
 }
 
-/* A bridge slower than what hangs on it: told, and a pseudo one not believed.
+/* A bridge slower than the device below it: a warning, and a pseudo one is not
+ * believed.
  */
 static void doubt_bridge(wefti_topo *topo, const int *uplinks, int bridge)
 {
@@ -112,7 +113,7 @@ static void doubt_bridge(wefti_topo *topo, const int *uplinks, int bridge)
 /* ---- what a device could do -----------------------------------------------
  */
 
-/* The most that is known of a device, and by whom. */
+/* The most that is known of a device, and from which source. */
 typedef struct ability {
     int gen, width;
     double GBps;
@@ -278,7 +279,7 @@ static double needed(const wefti_topo *topo, int card, int *first_port_out,
     return gbps / 8 / slots;
 }
 
-static void doubt_card(wefti_topo *topo, const int *uplinks, int card)
+static void check_card_link(wefti_topo *topo, const int *uplinks, int card)
 {
     const wefti_device *d = &topo->devices[card];
     int up = uplinks[card], port, ports;
@@ -376,7 +377,7 @@ void wefti_pcie_doubt(wefti_topo *topo)
             doubt_now(topo, uplinks, i);
             break;
         case WEFTI_TOPO_CARD:
-            doubt_card(topo, uplinks, i);
+            check_card_link(topo, uplinks, i);
             doubt_now(topo, uplinks, i);
             break;
         default:

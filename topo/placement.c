@@ -56,7 +56,7 @@ static bool leads(const planner *p, int rank, wefti_axis axis)
 
 static void add(planner *p, wefti_axis axis, int a, int b, double bytes)
 {
-    p->by_axis[axis][wefti_levels_meet(p->levels, a, b)] += bytes;
+    p->by_axis[axis][wefti_levels_common(p->levels, a, b)] += bytes;
 }
 
 static void count_group(planner *p, wefti_axis axis, int size)

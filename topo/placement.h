@@ -7,7 +7,7 @@
  * with tensor parallelism fastest, then context, expert, data, pipeline
  * (expert groups lie inside data-parallel ones: dp here is what is left beside
  * ep). Traffic is counted by what each group does: a ring in TP, CP and DP
- * (DP over ep too), everybody with everybody in EP, a chain in PP.
+ * (DP over ep too), all with all in EP, a chain in PP.
  */
 #ifndef TOPO_PLACEMENT_H
 #define TOPO_PLACEMENT_H
@@ -39,7 +39,7 @@ typedef struct wefti_placement {
     int rank_count;
     int *places;                 /* of levels, by rank */
     int order[WEFTI_AXIS_COUNT]; /* axes, the one that lies closest first */
-    /* Bytes a step that meet at each level: ranks in order, and as placed. */
+    /* Bytes a step that cross each level: ranks in order, and as placed. */
     double before[WEFTI_LEVELS_MOST], after[WEFTI_LEVELS_MOST];
     /* Of them, by axis, as placed. */
     double by_axis[WEFTI_AXIS_COUNT][WEFTI_LEVELS_MOST];

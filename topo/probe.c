@@ -75,7 +75,7 @@ static void *run_on_node(void *arg)
     if (wefti_cpus_allowed(&allowed) != WEFT_OK) {
         return NULL;
     }
-    wefti_cpus_meet(&bound.cpus, &allowed);
+    wefti_cpus_intersect(&bound.cpus, &allowed);
     bound.cpu_count = wefti_cpus_count(&bound.cpus);
     if (bound.cpu_count == 0 || wefti_binding_apply(&bound) != WEFT_OK) {
         return NULL;
@@ -157,7 +157,7 @@ static void *return_ball(void *arg)
 }
 
 /* Microseconds a throw, over one round or until it is given up. */
-static double throw_ball(ball *b, int64_t give_up)
+static double throw_ball(ball *b, int64_t deadline_ns)
 {
     int64_t begin = wefti_clock_ns();
     int trips = 0;
@@ -168,7 +168,7 @@ static double throw_ball(ball *b, int64_t give_up)
                value + 1) {
         }
         trips++;
-    } while (trips < ROUND_TRIPS && wefti_clock_ns() < give_up);
+    } while (trips < ROUND_TRIPS && wefti_clock_ns() < deadline_ns);
     return (double)(wefti_clock_ns() - begin) / 1e3 / trips / 2;
 }
 
@@ -190,9 +190,9 @@ static weft_status measure_handover(wefti_probe *probe)
     }
     double rounds_us[TRIPS_ROUNDS];
     int rounds = 0;
-    int64_t give_up = wefti_clock_ns() + 100000000;
-    while (rounds < TRIPS_ROUNDS && wefti_clock_ns() < give_up) {
-        rounds_us[rounds++] = throw_ball(&b, give_up);
+    int64_t deadline_ns = wefti_clock_ns() + 100000000;
+    while (rounds < TRIPS_ROUNDS && wefti_clock_ns() < deadline_ns) {
+        rounds_us[rounds++] = throw_ball(&b, deadline_ns);
     }
     atomic_store_explicit(&b.stop, true, memory_order_relaxed);
     pthread_join(thread, NULL);

@@ -16,7 +16,7 @@
 #define MELLANOX 0x15b3
 
 /*
- * Names are looked for in this order: longer ones before what they contain.
+ * Names are searched in this order: longer ones before what they contain.
  *
  * Source: ids of NVIDIA from pci.ids (pci-ids.ucw.cz, read in 2026) and
  * NVIDIA's gpu-admin-tools, those of AMD from pci.ids and the names in AMD's
@@ -194,7 +194,7 @@ wefti_rate wefti_rate_xgmi(int gcn)
  * its twin in the package), CDNA 3 white paper (MI300X: 7 links for others of a
  * board of 8, as MI350 has; MI300A: 6 for a board of 4), data sheets of MI100
  * (3) and MI50, MI60 (2). MI300A and MI300X have one gcn number; the table of
- * models tells them apart.
+ * models distinguishes them.
  */
 int wefti_rate_xgmi_most(int gcn)
 {

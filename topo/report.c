@@ -14,8 +14,8 @@
 
 #define COLUMNS WEFTI_REPORT_COLUMNS
 
-/* What is found by looking at the paths alone. */
-static weft_status look(wefti_report *report)
+/* What follows from the paths alone. */
+static weft_status derive(wefti_report *report)
 {
     weft_status status =
         wefti_host_classes_init(&report->classes, report->paths);
@@ -65,7 +65,7 @@ static weft_status plan_rings(wefti_report *report, wefti_topo *topo)
             wefti_chains_plan_net(paths, report->net_host, &report->net_chains);
     }
     if (status == WEFT_OK) {
-        wefti_worst_tell_fallback(paths, topo, report->host, &report->rings);
+        wefti_worst_warn_fallback(paths, topo, report->host, &report->rings);
     }
     return status;
 }
@@ -81,7 +81,7 @@ weft_status wefti_report_init(wefti_report *report, wefti_topo *topo)
         status = plan_rings(report, topo);
     }
     if (status == WEFT_OK) {
-        status = look(report); /* all has been warned of by now */
+        status = derive(report); /* all has been warned of by now */
     }
     if (status != WEFT_OK) {
         wefti_report_fini(report);

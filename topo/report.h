@@ -33,7 +33,7 @@ typedef struct wefti_report {
     int group_count;
 } wefti_report;
 
-/* topo is told what comparing its hosts brings. */
+/* topo gets the warnings that comparing its hosts finds. */
 WEFT_NODISCARD weft_status wefti_report_init(wefti_report *report,
                                              wefti_topo *topo);
 void wefti_report_fini(wefti_report *report);

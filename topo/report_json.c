@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Beyond this the matrices would be larger than anybody reads. */
+/* Beyond this the matrices would be larger than a user reads. */
 #define MATRIX_MOST 1024
 
 static void write_id(const wefti_topo *topo, wefti_json *json, const char *name,

@@ -11,7 +11,7 @@
 #define GPUS_MOST 16 /* of a host whose paths are shown */
 #define ROW_HEAD  7
 
-/* What the cells have said, for the legend. */
+/* The words used in the cells, for the legend. */
 static const struct {
     const char *word, *meaning;
 } meanings[] = {{"X", "itself"},
@@ -34,7 +34,7 @@ typedef struct matrix {
     const wefti_report *report;
     FILE *file;
     int gpu_width, nic_width; /* of a column */
-    bool said[MEANING_COUNT];
+    bool used[MEANING_COUNT];
 } matrix;
 
 static void note(matrix *m, const char *word)
@@ -42,7 +42,7 @@ static void note(matrix *m, const char *word)
     bool counted =
         strncmp(word, "NV", 2) == 0 && isdigit((unsigned char)word[2]);
     for (int i = 0; i < MEANING_COUNT; i++) {
-        m->said[i] |= strcmp(meanings[i].word, counted ? "NV#" : word) == 0;
+        m->used[i] |= strcmp(meanings[i].word, counted ? "NV#" : word) == 0;
     }
 }
 
@@ -156,7 +156,7 @@ static void print_legend(matrix *m)
     char text[800];
     int used = 0;
     for (int i = 0; i < MEANING_COUNT; i++) {
-        if (m->said[i]) {
+        if (m->used[i]) {
             used += snprintf(text + used, sizeof(text) - (size_t)used,
                              "%s%s: %s", used ? "; " : "", meanings[i].word,
                              meanings[i].meaning);

@@ -48,7 +48,7 @@ static void mark_faults(wefti_svg_picture *p)
         p->faults[device] |= WEFTI_SVG_FAULTY;
         p->faults[device] |= links ? WEFTI_SVG_LINKS_FAULTY : 0;
         p->faults[device] |= pcie ? WEFTI_SVG_PCIE_FAULTY : 0;
-        /* What is wrong with a card's slot is told of its first port. */
+        /* A warning about a card's slot is drawn at its first port. */
         int parent = topo->devices[device].parent;
         if (pcie && topo->devices[parent].kind == WEFTI_TOPO_CARD) {
             p->faults[parent] |= WEFTI_SVG_FAULTY | WEFTI_SVG_PCIE_FAULTY;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * topo/ring_capacity.c - every hop takes the speed of its ring from each link
- * on its way, in its direction; what a search gives up it gives back.
+ * on its way, in its direction; what a search abandons it returns.
  */
 #include "topo/ring_capacity.h"
 
@@ -41,8 +41,8 @@ static double cost(const wefti_ring_search *s, const wefti_route *route,
     return dear ? GBps * 6 / 5 : GBps;
 }
 
-void wefti_ring_give(wefti_ring_search *s, const wefti_route *route, bool gpus,
-                     double GBps)
+void wefti_ring_return(wefti_ring_search *s, const wefti_route *route,
+                       bool gpus, double GBps)
 {
     for (int i = 0; i < route->count; i++) {
         int step = route->steps[i];
@@ -60,7 +60,7 @@ bool wefti_ring_take(wefti_ring_search *s, const wefti_route *route, bool gpus)
             return false;
         }
     }
-    wefti_ring_give(s, route, gpus, -s->speed);
+    wefti_ring_return(s, route, gpus, -s->speed);
     return true;
 }
 
@@ -103,7 +103,7 @@ static int clique_of(const wefti_paths *paths, int device)
     return paths->host_cliques[devices[devices[device].host].ordinal];
 }
 
-/* Of thousands of hosts a search looks at the links of a few. */
+/* Of thousands of hosts a search reads the links of a few. */
 static void bound_links(wefti_ring_search *s)
 {
     const wefti_topo *topo = s->paths->topo;
@@ -175,17 +175,17 @@ double wefti_ring_capacity_use(wefti_ring_search *s)
                        ? s->gpu_count
                        : s->gpu_count - 1;
         for (int i = 0; i < hops; i++) {
-            wefti_ring_give(
+            wefti_ring_return(
                 s, wefti_ring_route(s, order[i], order[(i + 1) % s->gpu_count]),
                 true, -s->speed);
         }
         if (s->nics[r] >= 0) {
             int last = s->shape == WEFTI_SHAPE_TREE ? 0 : s->gpu_count - 1;
             wefti_ring_route_in(s, order[0], s->nics[r], &way);
-            wefti_ring_give(s, &way, false, -s->speed);
+            wefti_ring_return(s, &way, false, -s->speed);
             wefti_route_gpu_nic(s->paths, s->gpus[order[last]], s->exits[r],
                                 &way);
-            wefti_ring_give(s, &way, false, -s->speed);
+            wefti_ring_return(s, &way, false, -s->speed);
         }
     }
     for (int i = 2 * s->first_link; i < 2 * s->end_link; i++) {

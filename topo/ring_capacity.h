@@ -21,11 +21,12 @@ void wefti_ring_capacity_reset(wefti_ring_search *s);
 /*
  * wefti_ring_take - the search's speed from each link of a route, all or
  * nothing; true: taken. gpus: between two GPUs, not to a NIC.
- * wefti_ring_give - gives back as much; less than 0 takes it, whatever is left.
+ * wefti_ring_return - adds GBps to each link; below 0 it subtracts, whatever is
+ * left.
  */
 bool wefti_ring_take(wefti_ring_search *s, const wefti_route *route, bool gpus);
-void wefti_ring_give(wefti_ring_search *s, const wefti_route *route, bool gpus,
-                     double GBps);
+void wefti_ring_return(wefti_ring_search *s, const wefti_route *route,
+                       bool gpus, double GBps);
 
 /* What can still leave a GPU, or with incoming reach it. */
 double wefti_ring_left(const wefti_ring_search *s, int gpu, bool incoming);

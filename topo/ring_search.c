@@ -212,7 +212,7 @@ static bool extend(wefti_ring_search *s, int depth)
         if (done) {
             return true;
         }
-        wefti_ring_give(s, route, true, s->speed);
+        wefti_ring_return(s, route, true, s->speed);
     }
     return false;
 }
@@ -226,7 +226,7 @@ static bool start_at(wefti_ring_search *s, int gpu)
     return done;
 }
 
-/* A tree's host takes and gives by the GPU that its chain begins at. */
+/* A tree's host receives and sends by the GPU that its chain begins at. */
 static bool enter(wefti_ring_search *s, int gpu, int nic)
 {
     wefti_route in;
@@ -235,7 +235,7 @@ static bool enter(wefti_ring_search *s, int gpu, int nic)
         return false;
     }
     if (s->shape == WEFTI_SHAPE_TREE && !leave_by(s, gpu, nic)) {
-        wefti_ring_give(s, &in, false, s->speed);
+        wefti_ring_return(s, &in, false, s->speed);
         return false;
     }
     return true;
@@ -245,10 +245,10 @@ static void leave_again(wefti_ring_search *s, int gpu, int nic)
 {
     wefti_route way;
     wefti_ring_route_in(s, gpu, nic, &way);
-    wefti_ring_give(s, &way, false, s->speed);
+    wefti_ring_return(s, &way, false, s->speed);
     if (s->shape == WEFTI_SHAPE_TREE) {
         wefti_route_gpu_nic(s->paths, s->gpus[gpu], nic, &way);
-        wefti_ring_give(s, &way, false, s->speed);
+        wefti_ring_return(s, &way, false, s->speed);
     }
 }
 

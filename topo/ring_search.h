@@ -33,7 +33,7 @@ typedef struct wefti_ring_search {
     bool *dear;               /* [gpu][gpu] its PCIe links are asked for more */
     int steps;                /* of this speed's budget */
     int all_steps, steps_most; /* of all speeds, for the caller */
-    int ring_steps;            /* when this ring gives up */
+    int ring_steps;            /* when the search for this ring ends */
     unsigned attempt;          /* another order of equals each time */
     int ring_count;
     int *ends, *leaves; /* steps that leave GPU g: leaves[ends[g] .. [g+1]) */

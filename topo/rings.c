@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * topo/rings.c - which speed and which kinds of paths give the most.
+ * topo/rings.c - which speed and which kinds of paths carry the most.
  *
  * Over all speeds the largest sum wins, of equals the fewest rings.
  */
@@ -21,15 +21,16 @@
 /* At least so many speeds get their share of the steps. */
 #define SPEEDS_TRIED 5
 /* Steps of all searches for one kind of paths, until something is found, and of
- * all that look for more from then on: what bounds the time of a plan. A share
- * for each kind, lest a narrow one that has no answer leaves none for a wider
- * one that has. */
+ * all that search for more from then on: what bounds the time of a plan. A
+ * share for each kind, lest a narrow one that has no answer leaves none for a
+ * wider one that has. */
 #define FIRST_STEPS_MOST (1 << 16)
 #define MORE_STEPS_MOST  (1 << 16)
-/* A step looks at all GPUs: over more than these there are fewer steps. */
+/* A step visits all GPUs: over more than these there are fewer steps. */
 #define GPUS_OF_ALL_STEPS 96
 
-/* NCCL's lists; below 3 GB/s within a host, where it gives up, our own. */
+/* NCCL's lists; below 3 GB/s within a host, where it ends its search, our
+ * own. */
 static const double slow_speeds[] = {40, 30, 20, 18, 15, 12,  10, 9,   7,
                                      6,  5,  4,  3,  2,  1.5, 1,  0.5, 0.25};
 static const double sm90_speeds[] = {60, 50, 40, 30, 24, 20, 15, 12, 11, 6, 3};
@@ -161,7 +162,7 @@ static double bound(const wefti_ring_search *s, double speed)
 }
 
 /* What rings of that speed must bring to be better: of many slow ones, a
- * quarter more than the few fast ones that were found. NCCL looks for none
+ * quarter more than the few fast ones that were found. NCCL searches for none
  * below 0.49 of their speed. */
 static double asked_of(const wefti_rings *best, double speed)
 {

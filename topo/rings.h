@@ -51,8 +51,8 @@ WEFT_NODISCARD weft_status wefti_rings_plan_net(const wefti_paths *paths,
 WEFT_NODISCARD weft_status wefti_chains_plan(const wefti_paths *paths, int host,
                                              wefti_rings *rings_out);
 
-/* A host's part of trees over several: a chain whose first GPU takes and gives
- * by a NIC near it. */
+/* A host's part of trees over several: a chain whose first GPU receives and
+ * sends by a NIC near it. */
 WEFT_NODISCARD weft_status wefti_chains_plan_net(const wefti_paths *paths,
                                                  int host,
                                                  wefti_rings *rings_out);

@@ -53,7 +53,7 @@ static const wefti_hwloc_object *package_of(const wefti_hwloc_import *in,
         wefti_cpuset own;
         if (in->objects[i].type == WEFTI_HWLOC_PACKAGE) {
             wefti_hwloc_cpuset(&in->objects[i], &own);
-            if (wefti_cpuset_meets(&own, cpus)) {
+            if (wefti_cpuset_intersects(&own, cpus)) {
                 return &in->objects[i];
             }
         }
@@ -69,7 +69,7 @@ static int count_cores(const wefti_hwloc_import *in, const wefti_cpuset *cpus)
         wefti_cpuset own;
         if (strcmp(wefti_hwloc_text(object, "type"), "Core") == 0) {
             wefti_hwloc_cpuset(object, &own);
-            count += wefti_cpuset_meets(&own, cpus);
+            count += wefti_cpuset_intersects(&own, cpus);
         }
     }
     return count;
@@ -112,7 +112,7 @@ static void add_numa_node(wefti_hwloc_import *in, wefti_hwloc_object *node,
     wefti_cpuset cpus, all;
     wefti_hwloc_cpuset(node, &cpus);
     memset(&all, 0xff, sizeof(all));
-    if (!wefti_cpuset_meets(&cpus, &all)) {
+    if (!wefti_cpuset_intersects(&cpus, &all)) {
         char name[32];
         snprintf(name, sizeof(name), "NUMA node %d", os_index);
         wefti_topo_warn(in->topo, 14, name,
@@ -171,7 +171,7 @@ static int locate(wefti_hwloc_import *in, wefti_hwloc_object *object)
         }
         wefti_hwloc_cpuset(near, &own);
         wefti_hwloc_cpuset(node, &other);
-        if (wefti_cpuset_meets(&own, &other)) {
+        if (wefti_cpuset_intersects(&own, &other)) {
             found = found < 0 ? node->device : found;
             choices++;
         }
@@ -201,8 +201,8 @@ static bool has_os_device(const wefti_hwloc_import *in,
     return false;
 }
 
-/* The port above a device is the link's other end. It is told where it says
- * less, and is not believed where that cannot be (a hypervisor's). */
+/* The port above a device is the link's other end. It is reported where its
+ * rate is less, and not believed where that cannot be (a hypervisor's). */
 static double believe_port(wefti_hwloc_import *in,
                            const wefti_hwloc_object *port, double own,
                            double above)
@@ -357,7 +357,7 @@ static void add_devices(wefti_hwloc_import *in)
     }
 }
 
-static void tell_absence(wefti_hwloc_import *in)
+static void warn_absence(wefti_hwloc_import *in)
 {
     wefti_topo *topo = in->topo;
     int devices = 0;
@@ -441,7 +441,7 @@ weft_status wefti_hwloc_import_text(const char *path, const char *text,
                      : wefti_hwloc_claim_links(&in);
     }
     if (status == WEFT_OK) {
-        tell_absence(&in);
+        warn_absence(&in);
         status = wefti_topo_check(topo);
     }
     *claims = in.claims;

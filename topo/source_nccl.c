@@ -4,7 +4,7 @@
  *
  * Source: NCCL 2.28, src/graph/xml.cc and topo.cc, for what the elements mean.
  * This reader is laxer than NCCL's: only version, numaid and busid must be
- * there, everything else is completed, and told.
+ * there, everything else is completed, with a warning.
  */
 #include "topo/topo.h"
 
@@ -193,7 +193,7 @@ static weft_status import_cpu(wefti_nccl_import *in,
 /* ---- a host ---------------------------------------------------------------
  */
 
-static void tell_template(wefti_nccl_import *in)
+static void warn_template(wefti_nccl_import *in)
 {
     wefti_topo *topo = in->topo;
     int gpus = in->template_gpus, nics = in->template_nics;
@@ -234,14 +234,14 @@ static void tell_template(wefti_nccl_import *in)
     }
     if (topo->kind_counts[WEFTI_TOPO_GPU] == 0 && in->bare_leaves > 0) {
         wefti_topo_warn(topo, 19, in->path,
-                        "no GPU can be told among %d devices without class",
+                        "no GPU is recognisable among %d devices without class",
                         in->bare_leaves);
     }
 }
 
-/* GPUs that lack what their neighbours have: NCCL leaves out who has no rank,
- * and the rates of links follow from sm. */
-static void tell_unranked(wefti_nccl_import *in)
+/* GPUs that lack what their neighbours have: NCCL leaves out GPUs without a
+ * rank, and the rates of links follow from sm. */
+static void warn_unranked(wefti_nccl_import *in)
 {
     wefti_topo *topo = in->topo;
     int ranked = 0;
@@ -296,9 +296,9 @@ static weft_status import_host(wefti_nccl_import *in,
     }
     if (status == WEFT_OK) {
         wefti_nccl_claim_links(in, system, host);
-        tell_template(in);
+        warn_template(in);
         wefti_nccl_complete_links(in);
-        tell_unranked(in);
+        warn_unranked(in);
         status = wefti_topo_finish(in->topo, &in->claims);
     }
     wefti_claims_fini(&in->claims);

@@ -303,7 +303,7 @@ static void add_nic(wefti_topo *topo, const nic_part *part, int number,
         device = &topo->devices[nic];
         device->pci = pci;
         device->nic.kind = model->kind;
-        device->nic.state = WEFTI_NIC_UNKNOWN; /* of a text, nobody's */
+        device->nic.state = WEFTI_NIC_UNKNOWN; /* a text states none */
         device->nic.gbps = part->gbps;
         device->nic.gbps_origin = WEFTI_ORIGIN_TABLE;
         device->nic.dev = slot;

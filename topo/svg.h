@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * topo/svg.h - boxes, lines and texts of a picture. How wide a text is nobody
- * here knows; it is taken for wider than any usual font makes it, and cut where
- * it would leave its place.
+ * topo/svg.h - boxes, lines and texts of a picture. How wide a text is cannot
+ * be known here; it is taken for wider than any usual font makes it, and cut
+ * where it would leave its place.
  */
 #ifndef TOPO_SVG_H
 #define TOPO_SVG_H

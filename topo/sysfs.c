@@ -228,7 +228,7 @@ static void apply_infiniband(wefti_topo *topo, const char *root)
     }
 }
 
-/* Linux gives a radio one of these folders, by its driver's age. */
+/* A radio has one of these folders, by its driver's age. */
 static bool is_wifi(const char *root, const char *name)
 {
     static const char *const signs[] = {"phy80211", "wireless"};

@@ -37,7 +37,7 @@ WEFT_NODISCARD weft_status wefti_topo_open(const char *input,
                                            const char *model,
                                            wefti_topo **topo_out);
 
-/* Where the live machine is looked for; tests point it elsewhere. */
+/* Where the live machine is read from; tests set other folders. */
 typedef struct wefti_live_config {
     const char *sysfs;        /* "/sys" */
     const char *nvml_library; /* "libnvidia-ml.so.1" */

@@ -57,7 +57,7 @@ static void compare_link_rates(wefti_topo *topo)
     free(best[1]);
 }
 
-static void tell_down_links(wefti_topo *topo)
+static void warn_down_links(wefti_topo *topo)
 {
     for (int i = 0; i < topo->link_count; i++) {
         const wefti_topo_link *link = &topo->links[i];
@@ -74,7 +74,7 @@ static void tell_down_links(wefti_topo *topo)
 /* ---- NICs -----------------------------------------------------------------
  */
 
-static void tell_ports(wefti_topo *topo)
+static void warn_ports(wefti_topo *topo)
 {
     for (int i = 0; i < topo->device_count; i++) {
         char label[64];
@@ -91,8 +91,8 @@ static void tell_ports(wefti_topo *topo)
     }
 }
 
-/* One card that shows as several PCI devices: told once, at its first. */
-static void tell_shared_cards(wefti_topo *topo)
+/* One card that shows as several PCI devices: one warning, at its first. */
+static void warn_shared_cards(wefti_topo *topo)
 {
     for (int i = 0; i < topo->device_count; i++) {
         const wefti_device *a = &topo->devices[i];
@@ -122,7 +122,7 @@ static void tell_shared_cards(wefti_topo *topo)
 /* ---- locality -------------------------------------------------------------
  */
 
-static void tell_locality(wefti_topo *topo)
+static void warn_locality(wefti_topo *topo)
 {
     for (int i = 0; i < topo->device_count; i++) {
         const wefti_device *d = &topo->devices[i];
@@ -149,9 +149,9 @@ void wefti_traps_find(wefti_topo *topo)
 {
     wefti_twins_compare(topo, false);
     compare_link_rates(topo);
-    tell_down_links(topo);
+    warn_down_links(topo);
     wefti_pcie_doubt(topo);
-    tell_ports(topo);
-    tell_shared_cards(topo);
-    tell_locality(topo);
+    warn_ports(topo);
+    warn_shared_cards(topo);
+    warn_locality(topo);
 }

@@ -87,7 +87,7 @@ static bool is_by_design(const wefti_topo *topo, const model *m, int gpu,
            own == m->votes[m->usual];
 }
 
-static bool is_told(const wefti_topo *topo, int code, const char *label)
+static bool has_warning(const wefti_topo *topo, int code, const char *label)
 {
     for (int i = 0; i < topo->warning_count; i++) {
         if (topo->warnings[i].code == code &&
@@ -110,7 +110,7 @@ static void compare(wefti_topo *topo, const twins *t, int gpu, bool rates)
                         count, m->usual);
     } else if (rates && count == m->usual && t->GBps[gpu] < 0.95 * m->GBps &&
                !topo->devices[gpu].gpu.amd &&
-               !is_told(topo, 5, wefti_topo_label(topo, gpu, label))) {
+               !has_warning(topo, 5, wefti_topo_label(topo, gpu, label))) {
         wefti_topo_warn(topo, 5, label,
                         "its %d links carry %.4g GB/s together, its twins' "
                         "%.4g",

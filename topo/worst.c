@@ -240,8 +240,8 @@ static void blame(const wefti_paths *paths, const kind *k, const kind *usual,
 }
 
 /* Every kind that falls behind what most hosts are. */
-static void tell(const wefti_paths *paths, wefti_topo *topo, const kind *kinds,
-                 int count, bool net)
+static void warn_kinds(const wefti_paths *paths, wefti_topo *topo,
+                       const kind *kinds, int count, bool net)
 {
     const kind *usual = find_usual(kinds, count, net);
     for (int i = 0; i < count && usual; i++) {
@@ -273,8 +273,8 @@ static weft_status plan_all(const wefti_paths *paths, wefti_topo *topo,
         const kind *net = find_least(kinds, count, true);
         worst->host = least ? host_of(paths, least) : worst->host;
         worst->net_host = net ? host_of(paths, net) : worst->host;
-        tell(paths, topo, kinds, count, false);
-        tell(paths, topo, kinds, count, true);
+        warn_kinds(paths, topo, kinds, count, false);
+        warn_kinds(paths, topo, kinds, count, true);
     }
     return status;
 }
@@ -324,7 +324,7 @@ static double widest(const wefti_paths *paths, const wefti_clique *c, int gpu)
     return most;
 }
 
-void wefti_worst_tell_fallback(const wefti_paths *paths, wefti_topo *topo,
+void wefti_worst_warn_fallback(const wefti_paths *paths, wefti_topo *topo,
                                int host, const wefti_rings *rings)
 {
     const wefti_clique *c = &paths->cliques[paths->host_cliques[host]];

@@ -18,8 +18,8 @@ typedef struct wefti_worst {
  * wefti_worst_find - hosts of one NVLink domain count as one. Hosts of one kind
  * are planned once, of very many kinds those with the least links.
  *
- * topo        that of paths: is told (4) of hosts that fall behind most others,
- *             and by which GPU or port.
+ * topo        that of paths: gets warning 4 for hosts that fall behind most
+ *             others, with the GPU or port that is the cause.
  * Returns     OK | ERR_NO_MEMORY.
  */
 WEFT_NODISCARD weft_status wefti_worst_find(const wefti_paths *paths,
@@ -27,7 +27,7 @@ WEFT_NODISCARD weft_status wefti_worst_find(const wefti_paths *paths,
                                             wefti_worst *worst_out);
 
 /* Warns (4) where no ring fits, and names the GPU by which that is. */
-void wefti_worst_tell_fallback(const wefti_paths *paths, wefti_topo *topo,
+void wefti_worst_warn_fallback(const wefti_paths *paths, wefti_topo *topo,
                                int host, const wefti_rings *rings);
 
 #endif

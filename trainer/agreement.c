@@ -31,12 +31,12 @@ enum {
     SCHEDULE_BYTES_MOST = 64 << 20
 };
 
-/* What each rank says first. */
-typedef struct card {
+/* What each rank sends first. */
+typedef struct summary {
     uint8_t digest[DIGEST_BYTES];
     uint64_t bytes;  /* of its text */
     uint64_t failed; /* it has none, but an error */
-} card;
+} summary;
 
 /* What one rank has, as text; and where the error goes. */
 typedef struct side {
@@ -67,7 +67,7 @@ static void write_digest(FILE *out, const char *name,
             sodium_bin2hex(hex, sizeof(hex), digest, 8));
 }
 
-/* A list of one's own is the same where its bytes are. */
+/* A user's list is the same where its bytes are. */
 static void write_schedule(FILE *out, const char *path)
 {
     char *text, about[32];
@@ -120,8 +120,8 @@ static void write_config(FILE *out, const wefti_config *config,
     }
 }
 
-/* Adds what tells one file of a checkpoint from another: its ends, with the
- * checksums of all between. */
+/* Adds what distinguishes one file of a checkpoint from another: its ends, with
+ * the checksums of all between. */
 static void add_file(crypto_generichash_state *state, const char *path)
 {
     unsigned char edge[EDGE_BYTES];
@@ -138,7 +138,8 @@ static void add_file(crypto_generichash_state *state, const char *path)
     }
 }
 
-/* The newest complete step in dir; what is wrong with it its reader says. */
+/* The newest complete step in dir; what is wrong with it is its reader's to
+ * report. */
 static uint64_t add_newest(crypto_generichash_state *state, const char *dir)
 {
     char path[WEFTI_CHECKPOINT_PATH_BYTES];
@@ -219,14 +220,16 @@ static weft_status refuse(const char *first, const char *other, int other_rank)
     }
 }
 
-/* Everybody gets the texts of rank 0 and of odd, and finds the same. */
-static weft_status tell_apart(const side *mine, const card *cards, int odd)
+/* All ranks get the texts of rank 0 and of odd, and find the same
+ * difference. */
+static weft_status find_difference(const side *mine, const summary *summaries,
+                                   int odd)
 {
     const int ranks[2] = {0, odd};
     char *texts[2] = {NULL, NULL};
     weft_status status = WEFT_OK;
     for (int i = 0; i < 2 && status == WEFT_OK; i++) {
-        const size_t bytes = (size_t)cards[ranks[i]].bytes;
+        const size_t bytes = (size_t)summaries[ranks[i]].bytes;
         texts[i] = calloc(bytes + 1, 1);
         status = texts[i]
                      ? weft_broadcast(mine->text, texts[i], bytes,
@@ -243,14 +246,16 @@ static weft_status tell_apart(const side *mine, const card *cards, int odd)
     return status;
 }
 
-static weft_status judge(const side *mine, const card *cards)
+static weft_status judge(const side *mine, const summary *summaries)
 {
     const int nranks = weft_comm_get_nranks(mine->comm);
     int odd = 0;
     bool failed = false;
     for (int rank = nranks - 1; rank >= 0; rank--) {
-        failed |= cards[rank].failed != 0;
-        odd = memcmp(&cards[rank], &cards[0], sizeof(*cards)) != 0 ? rank : odd;
+        failed |= summaries[rank].failed != 0;
+        odd = memcmp(&summaries[rank], &summaries[0], sizeof(*summaries)) != 0
+                  ? rank
+                  : odd;
     }
     if (odd == 0) {
         *mine->everywhere = mine->own != WEFT_OK;
@@ -263,27 +268,27 @@ static weft_status judge(const side *mine, const card *cards)
                               : wefti_error(mine->own, "%s", mine->text);
         return wefti_savepoint_agree(mine->comm, mine->failed, own, mine->what);
     }
-    return tell_apart(mine, cards, odd);
+    return find_difference(mine, summaries, odd);
 }
 
 /* text is all there is to compare; of a rank that has failed its error. */
 static weft_status compare(const side *mine)
 {
     const int nranks = weft_comm_get_nranks(mine->comm);
-    card own = {.bytes = mine->bytes, .failed = mine->own != WEFT_OK};
-    card *cards = calloc((size_t)nranks, sizeof(*cards));
-    if (!cards) {
+    summary own = {.bytes = mine->bytes, .failed = mine->own != WEFT_OK};
+    summary *summaries = calloc((size_t)nranks, sizeof(*summaries));
+    if (!summaries) {
         return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for %d ranks",
                            nranks);
     }
     crypto_generichash(own.digest, sizeof(own.digest),
                        (const unsigned char *)mine->text, mine->bytes, NULL, 0);
-    weft_status status = weft_allgather(&own, cards, sizeof(own), WEFT_DTYPE_U8,
-                                        mine->comm, NULL);
+    weft_status status = weft_allgather(&own, summaries, sizeof(own),
+                                        WEFT_DTYPE_U8, mine->comm, NULL);
     if (status == WEFT_OK) {
-        status = judge(mine, cards);
+        status = judge(mine, summaries);
     }
-    free(cards);
+    free(summaries);
     return status;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * trainer/agreement.h - all ranks run the same: what each has been told, has
- * read and was built as is compared before anything is made of it.
+ * trainer/agreement.h - all ranks run the same: each rank's arguments, input
+ * files and build are compared before they are used.
  *
  * What may differ by rank: data.paths and a schedule's file, of which the
  * content is compared (wefti_config_key.by_content); --resume's folder,
@@ -20,7 +20,7 @@
  * build; collective over comm, one small all-gather where all is well.
  *
  * own         what reading this rank's configuration returned, its error text
- *             set; config is looked at only if it is OK.
+ *             set; config is read only if it is OK.
  * failed_out  1 + the rank whose own status was not OK, where not all have that
  * everywhere  set where all ranks return the same error
  *

@@ -22,7 +22,8 @@ static void add_pipe(const wefti_replica *replica, wefti_footprint *sum)
     sum->activations_bytes += pipe->slots * pipe->slot_bytes +
                               pipe->kept_count * pipe->kept_bytes +
                               pipe->workspace.arena_elems * sizeof(real);
-    /* Two micro-batches each of tokens, targets and the chain's rows. */
+    /* Two micro-batches each of tokens, targets and the rows sent between
+     * stages. */
     sum->buffers_bytes += pipe->buffer_bytes;
     sum->buffers_bytes += 2 * tokens * shape->hidden * sizeof(real);
     sum->buffers_bytes += 4 * tokens * sizeof(int32_t);
@@ -114,8 +115,9 @@ static weft_status make_estimate(wefti_replica *replica, estimate *sum)
                                &sum->activations);
 }
 
-static weft_status tell_lack(const estimate *own, const wefti_memory_need *here,
-                             const wefti_memory_lack *lack)
+static weft_status report_lack(const estimate *own,
+                               const wefti_memory_need *here,
+                               const wefti_memory_lack *lack)
 {
     const double gb = 1e-9;
     wefti_memory_limit limit;
@@ -163,7 +165,7 @@ weft_status wefti_footprint_check(wefti_replica *replica)
         wefti_memory_need_check(needs, replica->nranks, &lack)) {
         replica->failed = 1 + (int)lack.first;
         status = lack.first == replica->rank
-                     ? tell_lack(&own, &here, &lack)
+                     ? report_lack(&own, &here, &lack)
                      : wefti_error(WEFT_ERR_NO_MEMORY,
                                    "memory: rank %zu has failed, see its "
                                    "message",
@@ -183,7 +185,7 @@ size_t wefti_footprint_total_bytes(const wefti_footprint *footprint)
            footprint->buffers_bytes + footprint->copy_bytes;
 }
 
-void wefti_footprint_tell(const wefti_replica *replica, FILE *file)
+void wefti_footprint_print(const wefti_replica *replica, FILE *file)
 {
     wefti_footprint plan = wefti_footprint_plan(replica);
     fprintf(file,

@@ -40,7 +40,7 @@ size_t wefti_footprint_total_bytes(const wefti_footprint *footprint);
 WEFT_NODISCARD weft_status wefti_footprint_check(wefti_replica *replica);
 
 /* A line about it, of rank 0. */
-void wefti_footprint_tell(const wefti_replica *replica, FILE *file);
+void wefti_footprint_print(const wefti_replica *replica, FILE *file);
 
 /* What this process has resident now; 0 where the kernel does not say. */
 uint64_t wefti_footprint_resident_bytes(void);

@@ -83,17 +83,17 @@ static wefti_metrics_step describe(const wefti_loop *loop,
 }
 
 /* Writes the line that waited, now that the times of all ranks are known. */
-static weft_status tell(wefti_loop *loop,
-                        const double times_most[WEFTI_STEP_TIMES])
+static weft_status write_pending(wefti_loop *loop,
+                                 const double times_most[WEFTI_STEP_TIMES])
 {
-    if (!loop->any_to_tell) {
+    if (!loop->any_pending) {
         return WEFT_OK;
     }
-    wefti_metrics_step *step = &loop->told_next;
+    wefti_metrics_step *step = &loop->pending;
     step->step_ms_max = times_most[0];
     step->compute_ms_max = times_most[1];
     step->bubble_ms_max = times_most[2];
-    loop->any_to_tell = false;
+    loop->any_pending = false;
     if (loop->summary) {
         wefti_summary_add(loop->summary, step);
     }
@@ -110,14 +110,15 @@ static void keep_times(wefti_loop *loop, const wefti_metrics_step *step)
     loop->times[2] = step->bubble_ms;
 }
 
-/* The diverged step's times are nobody's, those before it are still told. */
+/* The diverged step's times are left out, those before it are still
+ * reported. */
 static weft_status end_diverged(wefti_loop *loop,
                                 const wefti_train_step_result *result)
 {
     char why[512];
     loop->diverged = true;
     snprintf(why, sizeof(why), "%s", weft_error_text());
-    (void)!tell(loop, result->times_most);
+    (void)!write_pending(loop, result->times_most);
     return wefti_error(WEFT_ERR_INVALID, "%s", why);
 }
 
@@ -125,15 +126,15 @@ static weft_status end_diverged(wefti_loop *loop,
 static void warn_of_dropped(wefti_loop *loop)
 {
     char line[160];
-    if (!loop->progress || loop->told_dropped || !loop->told_next.dropped) {
+    if (!loop->progress || loop->warned_dropped || !loop->pending.dropped) {
         return;
     }
-    loop->told_dropped = true;
+    loop->warned_dropped = true;
     snprintf(line, sizeof(line),
              "weft-train: step %llu: the ledger had no room for %llu records: "
              "the times of such steps are incomplete",
-             (unsigned long long)loop->told_next.step,
-             (unsigned long long)loop->told_next.dropped);
+             (unsigned long long)loop->pending.step,
+             (unsigned long long)loop->pending.dropped);
     wefti_progress_note(loop->progress, line);
 }
 
@@ -142,10 +143,10 @@ static void warn_of_dropped(wefti_loop *loop)
 static void note(wefti_loop *loop)
 {
     const wefti_replica *replica = loop->replica;
-    wefti_page_note(loop->page, &loop->told_next);
+    wefti_page_note(loop->page, &loop->pending);
     if (wefti_replica_is_piped(replica) &&
         !wefti_pause_is_partial(replica->pause)) {
-        wefti_page_keep(loop->page, replica->pipe.pipeline, &loop->told_next);
+        wefti_page_keep(loop->page, replica->pipe.pipeline, &loop->pending);
     }
 }
 
@@ -163,13 +164,13 @@ static weft_status run_one(wefti_loop *loop)
         status = weft_ledger_step(loop->replica->config.ledger, &report);
     }
     if (status == WEFT_OK) {
-        status = tell(loop, result.times_most);
+        status = write_pending(loop, result.times_most);
     }
     if (status == WEFT_OK) {
-        loop->told_next = describe(loop, &result, &report);
-        take_saving(loop->replica, &loop->told_next);
-        loop->any_to_tell = true;
-        keep_times(loop, &loop->told_next);
+        loop->pending = describe(loop, &result, &report);
+        take_saving(loop->replica, &loop->pending);
+        loop->any_pending = true;
+        keep_times(loop, &loop->pending);
         if (loop->page) {
             note(loop);
         }
@@ -183,23 +184,22 @@ static bool is_due(uint64_t step, int64_t every, uint64_t last)
     return every > 0 && (step % (uint64_t)every == 0 || step == last);
 }
 
-static weft_status look_after(wefti_loop *loop, uint64_t last)
+static weft_status finish_step(wefti_loop *loop, uint64_t last)
 {
     uint64_t step = loop->replica->step;
     weft_status status = WEFT_OK;
     bool validates = is_due(step, loop->config->train.validate_every, last) &&
                      wefti_data_validation_windows(loop->replica->config.data);
     if (validates) {
-        status =
-            wefti_replica_evaluate(loop->replica, &loop->told_next.val_loss);
+        status = wefti_replica_evaluate(loop->replica, &loop->pending.val_loss);
     }
-    if (status == WEFT_OK && validates && !isfinite(loop->told_next.val_loss)) {
+    if (status == WEFT_OK && validates && !isfinite(loop->pending.val_loss)) {
         loop->diverged = true;
         return wefti_train_step_diverged(loop->replica, step, "validation loss",
-                                         loop->told_next.val_loss);
+                                         loop->pending.val_loss);
     }
     if (status == WEFT_OK && loop->progress) {
-        wefti_progress_show(loop->progress, &loop->told_next, wefti_clock_ns());
+        wefti_progress_show(loop->progress, &loop->pending, wefti_clock_ns());
     }
     if (status == WEFT_OK &&
         is_due(step, loop->config->checkpoint.every, last)) {
@@ -212,13 +212,13 @@ weft_status wefti_loop_run(wefti_loop *loop)
 {
     uint64_t last = (uint64_t)loop->config->train.steps;
     weft_step_report before = {.size_bytes = sizeof(before)};
-    /* What came before the first step is nobody's time. */
+    /* What came before the first step counts for no step. */
     weft_status status =
         weft_ledger_step(loop->replica->config.ledger, &before);
     while (status == WEFT_OK && loop->replica->step < last) {
         status = run_one(loop);
         if (status == WEFT_OK) {
-            status = look_after(loop, last);
+            status = finish_step(loop, last);
         }
     }
     return status == WEFT_OK ? wefti_saver_settle(loop->replica->saver)
@@ -227,8 +227,8 @@ weft_status wefti_loop_run(wefti_loop *loop)
 
 weft_status wefti_loop_abandon(wefti_loop *loop, uint64_t last)
 {
-    return loop->any_to_tell && loop->told_next.step <= last
-               ? tell(loop, loop->times)
+    return loop->any_pending && loop->pending.step <= last
+               ? write_pending(loop, loop->times)
                : WEFT_OK;
 }
 
@@ -243,9 +243,9 @@ weft_status wefti_loop_close(wefti_loop *loop,
         return status;
     }
     if (measured) {
-        loop->told_next.hiding_ratio = measured->hiding_ratio;
-        loop->told_next.s_C = measured->s_C;
-        loop->told_next.s_M = measured->s_M;
+        loop->pending.hiding_ratio = measured->hiding_ratio;
+        loop->pending.s_C = measured->s_C;
+        loop->pending.s_M = measured->s_M;
     }
-    return tell(loop, most);
+    return write_pending(loop, most);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * trainer/loop.h - step after step: training, validation, savepoints, and what
- * is told about each.
+ * is reported of each.
  */
 #ifndef TRAINER_LOOP_H
 #define TRAINER_LOOP_H
@@ -15,9 +15,9 @@
 #include "trainer/train_step.h"
 
 /*
- * Everything is borrowed. Only rank 0 has metrics, progress and a summary to
- * tell; NULL elsewhere, metrics also where no file is wanted. A page is kept on
- * all ranks, or on none.
+ * Everything is borrowed. Only rank 0 has metrics, progress and a summary; NULL
+ * on other ranks, metrics also where no file is wanted. A page is kept on all
+ * ranks, or on none.
  */
 typedef struct wefti_loop {
     const wefti_config *config;
@@ -27,12 +27,12 @@ typedef struct wefti_loop {
     wefti_progress *progress;
     wefti_summary *summary;
     wefti_page *page;
-    /* The step before, told as soon as the other ranks' times are known. */
-    wefti_metrics_step told_next;
-    bool any_to_tell;
+    /* The step before, reported once the other ranks' times are known. */
+    wefti_metrics_step pending;
+    bool any_pending;
     double times[WEFTI_STEP_TIMES]; /* of this rank, in that step */
     bool diverged;                  /* why it ended, on all ranks alike */
-    bool told_dropped;              /* somebody was warned of a full ledger */
+    bool warned_dropped;            /* a full ledger was warned of */
 } wefti_loop;
 
 /*
@@ -45,15 +45,15 @@ typedef struct wefti_loop {
 WEFT_NODISCARD weft_status wefti_loop_run(wefti_loop *loop);
 
 /*
- * wefti_loop_abandon - after a fault: tells the step whose line waits, with
+ * wefti_loop_abandon - after a fault: reports the step whose line waits, with
  * this rank's own times, if it is not later than last, which will be done
  * again.
  */
 WEFT_NODISCARD weft_status wefti_loop_abandon(wefti_loop *loop, uint64_t last);
 
 /*
- * wefti_loop_close - tell the last step, with what was measured after it (NULL:
- * nothing); all ranks together.
+ * wefti_loop_close - reports the last step, with what was measured after it
+ * (NULL: nothing); all ranks together.
  */
 WEFT_NODISCARD weft_status
 wefti_loop_close(wefti_loop *loop, const wefti_measure_result *measured);

@@ -80,7 +80,7 @@ void wefti_optimizer_square(const wefti_optimizer *optimizer, size_t bucket,
     size_t per_share = plan->buckets[bucket].share_elems / WEFTI_BLOCK_ELEMS;
     size_t first = optimizer->rank * per_share;
     if (range.copy || first >= range.count) {
-        return; /* counted elsewhere; nothing but padding */
+        return; /* counted by another rank; nothing but padding */
     }
     size_t left = range.count - first;
     size_t count = per_share < left ? per_share : left;

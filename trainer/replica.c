@@ -34,9 +34,9 @@ static weft_status make_exchanged(wefti_replica *replica, real **leaf_out)
     const size_t line = WEFTI_STORAGE_ALIGN_BYTES / sizeof(real);
     const size_t stride = (elems + line) / line * line;
     weft_status status;
-    if (wefti_comm_reads_mapped(replica->group)) {
-        status = weft_mem_create(replica->group, 2 * stride * sizeof(real),
-                                 &replica->shared);
+    if (wefti_comm_reads_mapped(replica->replica_group)) {
+        status = weft_mem_create(replica->replica_group,
+                                 2 * stride * sizeof(real), &replica->shared);
         real *base = weft_mem_get_base(replica->shared);
         replica->values = base;
         *leaf_out = base ? base + stride : NULL;
@@ -74,7 +74,7 @@ static weft_status make_arrays(wefti_replica *replica)
 static weft_status make_bucket_sets(wefti_replica *replica)
 {
     weft_bucket_config config = {.size_bytes = sizeof(config),
-                                 .comm = replica->group,
+                                 .comm = replica->replica_group,
                                  .device = replica->config.device,
                                  .dtype = WEFTI_REAL_DTYPE,
                                  .extents = replica->plan.buckets,
@@ -140,7 +140,7 @@ void wefti_replica_load(const wefti_replica *replica, uint64_t first,
 static weft_status plan_whole(wefti_replica *replica)
 {
     const wefti_replica_config *config = &replica->config;
-    replica->group = config->comm;
+    replica->replica_group = config->comm;
     replica->copy = replica->share = replica->rank;
     replica->copies = replica->shares = replica->nranks;
     return wefti_parameters_plan(&config->shape, config->bucket_bytes,
@@ -158,14 +158,14 @@ static weft_status plan_parts(wefti_replica *replica)
                            config->shape.layers);
     }
     weft_status status =
-        wefti_pipe_meet(&replica->pipe, &config->pipe, config->comm,
-                        config->ledger, &config->shape, parts, &count);
+        wefti_pipe_connect(&replica->pipe, &config->pipe, config->comm,
+                           config->ledger, &config->shape, parts, &count);
     if (status == WEFT_OK) {
-        replica->group = replica->pipe.group;
+        replica->replica_group = replica->pipe.replica_group;
         replica->copies = wefti_pipe_copies(&replica->pipe, config->comm);
         replica->copy = replica->rank % replica->copies;
-        replica->share = (size_t)weft_comm_get_rank(replica->group);
-        replica->shares = (size_t)weft_comm_get_nranks(replica->group);
+        replica->share = (size_t)weft_comm_get_rank(replica->replica_group);
+        replica->shares = (size_t)weft_comm_get_nranks(replica->replica_group);
         status = wefti_parameters_plan_parts(
             &config->shape, config->bucket_bytes, replica->shares, parts, count,
             true, &replica->plan);

@@ -52,10 +52,10 @@ typedef struct wefti_replica_config {
 
 typedef struct wefti_replica {
     wefti_replica_config config;
-    size_t rank, nranks;  /* of the job */
-    size_t copy, copies;  /* of the model: without a pipeline the same */
-    size_t share, shares; /* in group */
-    weft_comm *group;     /* the ranks with the same parameters */
+    size_t rank, nranks;      /* of the job */
+    size_t copy, copies;      /* of the model: without a pipeline the same */
+    size_t share, shares;     /* in replica_group */
+    weft_comm *replica_group; /* the ranks with the same parameters */
     wefti_parameters plan;
     wefti_model *model;        /* NULL in a pipeline */
     wefti_pipe pipe;           /* zero without one */
@@ -86,7 +86,7 @@ typedef struct wefti_replica {
 /* Micro-batches that are added up on this rank in a step, of each stage. */
 size_t wefti_replica_count_passes(const wefti_replica *replica);
 
-/* Times of a step that ranks tell each other: step, compute, bubble. */
+/* Times of a step that ranks exchange: step, compute, bubble. */
 enum { WEFTI_STEP_TIMES = 3 };
 
 /*

@@ -18,7 +18,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-bool wefti_run_tells(const wefti_run_state *state)
+bool wefti_run_prints(const wefti_run_state *state)
 {
     return weft_comm_get_rank(state->comm) == 0;
 }
@@ -49,7 +49,7 @@ static void describe_start(const wefti_run_state *state)
                 "%zu bytes on rank 0\n",
                 replica->pause->cut_count, replica->saver->copy_bytes);
     }
-    wefti_footprint_tell(replica, state->how.err);
+    wefti_footprint_print(replica, state->how.err);
     if (replica->pause && replica->pause->pending) {
         fprintf(state->how.err,
                 "weft-train: goes on inside step %llu, after %zu of its %zu "
@@ -74,7 +74,7 @@ static void open_loop(wefti_run_state *state)
         wefti_summary_init(&state->summary);
         state->has_summary = true;
     }
-    if (!wefti_run_tells(state)) {
+    if (!wefti_run_prints(state)) {
         return;
     }
     if (state->has_progress) {
@@ -130,7 +130,7 @@ static weft_status train(wefti_run_state *state)
     if (status == WEFT_OK) {
         status = wefti_loop_run(&state->loop);
     }
-    bool stepped = state->loop.any_to_tell;
+    bool stepped = state->loop.any_pending;
     if (status == WEFT_OK && state->loop.page) { /* before others' records */
         status = gather_report(state, stepped);
     }
@@ -143,8 +143,8 @@ static weft_status train(wefti_run_state *state)
     if (status != WEFT_OK) {
         return status;
     }
-    state->summary.val_loss = stepped ? state->loop.told_next.val_loss
-                                      : state->summary.first_val_loss;
+    state->summary.val_loss =
+        stepped ? state->loop.pending.val_loss : state->summary.first_val_loss;
     return wefti_loop_close(
         &state->loop, state->how.options->measure ? &state->measured : NULL);
 }
@@ -193,8 +193,8 @@ static void close_all(wefti_run_state *state)
 }
 
 /*
- * What befell the training's communicator; else the one on which savepoints
- * are written, which may know first that somebody is gone.
+ * The fault of the training's communicator; else the one on which savepoints
+ * are written, which may detect first that a rank is gone.
  */
 static bool find_fault(const wefti_run_state *state, weft_fault *fault_out)
 {
@@ -211,8 +211,9 @@ static bool find_fault(const wefti_run_state *state, weft_fault *fault_out)
 }
 
 /*
- * This rank's own error stands, whatever befell the others meanwhile. What
- * only a communicator says is told in its fault's words, which say of whom.
+ * This rank's own error stands, whatever happened to the others meanwhile. What
+ * only a communicator reports is printed as its fault's text, which names the
+ * rank.
  */
 static void describe_error(const wefti_run_state *state, weft_status status,
                            char *error_out)
@@ -227,10 +228,10 @@ static void describe_error(const wefti_run_state *state, weft_status status,
 
 /*
  * After a failure: the others learn of it, if they do not know yet. A savepoint
- * that is being written is a good one, and completed first, unless it lacks
- * somebody already.
+ * that is being written is a good one, and completed first, unless it lacks a
+ * rank already.
  */
-static void tell_others(wefti_run_state *state, weft_status status)
+static void notify_others(wefti_run_state *state, weft_status status)
 {
     wefti_replica *replica = &state->replica;
     if (!wefti_replica_is_fault(status)) {
@@ -284,7 +285,7 @@ static weft_status take_over_files(wefti_run_state *state, int before,
                                    const weft_fault *fault)
 {
     const char *path = state->how.options->metrics;
-    if (!wefti_run_tells(state)) {
+    if (!wefti_run_prints(state)) {
         return WEFT_OK;
     }
     fprintf(state->how.err,
@@ -348,7 +349,7 @@ weft_status wefti_run(const wefti_run_config *config, char *error_out,
             status = train(state);
         }
     }
-    if (status == WEFT_OK && wefti_run_tells(state)) {
+    if (status == WEFT_OK && wefti_run_prints(state)) {
         status = close_files(state);
         status = status == WEFT_OK ? wefti_run_sum_up(state) : status;
     } else if (status == WEFT_OK && wefti_replica_is_piped(&state->replica) &&
@@ -362,7 +363,7 @@ weft_status wefti_run(const wefti_run_config *config, char *error_out,
         describe_error(state, status, error_out);
         *everywhere |= state->loop.diverged;
         if (opened || state->replica.failed > 0) {
-            tell_others(state, status);
+            notify_others(state, status);
         }
         (void)!close_files(state);
     }

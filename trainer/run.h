@@ -21,8 +21,8 @@ typedef void wefti_run_inspect(void *context, const wefti_replica *replica);
  * id             NULL: the environment's job
  * rank, nranks   0, 0: those of the environment, or alone where it has none
  * out, err       rank 0's summary or generated text, and its progress
- * flight         told of the communicator; NULL: nobody is
- * inspect        NULL: nobody looks
+ * flight         watches the communicator; NULL: none
+ * inspect        NULL: not called
  */
 typedef struct wefti_run_config {
     const wefti_options *options;
@@ -37,10 +37,10 @@ typedef struct wefti_run_config {
 enum { WEFTI_RUN_ERROR_BYTES = 768 };
 
 /*
- * wefti_run - train as told.
+ * wefti_run - trains as the options say.
  *
  * error_out   room for WEFTI_RUN_ERROR_BYTES: one line, after an error.
- * everywhere  whether every rank fails alike, so that one may speak for all.
+ * everywhere  whether every rank fails alike, so that one may print for all.
  *
  * Returns     OK | the first error of this rank. If other ranks take part,
  *             they end too: its communicator is aborted.

@@ -20,7 +20,7 @@
 
 #include <string.h>
 
-/* How many ranks there will be, before they meet. */
+/* How many ranks there will be, before they are connected. */
 static weft_status count_ranks(const wefti_run_config *how, int *nranks_out)
 {
     int rank;
@@ -83,7 +83,7 @@ static weft_status take_seats(wefti_run_state *state)
     wefti_seats_job(config, plan.parameter_count, nranks, &job);
     wefti_parameters_fini(&plan);
     status = wefti_seats_take(state->comm, &job,
-                              wefti_run_tells(state) ? state->how.err : NULL,
+                              wefti_run_prints(state) ? state->how.err : NULL,
                               &seated);
     if (status == WEFT_OK && seated) {
         wefti_run_replace_comm(state, seated);
@@ -91,7 +91,7 @@ static weft_status take_seats(wefti_run_state *state)
     return status;
 }
 
-static weft_status meet(wefti_run_state *state)
+static weft_status create_comm(wefti_run_state *state)
 {
     weft_status status = weft_device_open("host", 0, &state->device);
     if (status != WEFT_OK) {
@@ -108,15 +108,15 @@ static weft_status meet(wefti_run_state *state)
 }
 
 /*
- * The ranks meet also where one cannot read its configuration: the others
- * learn of it, and whether all have the same. own: what reading it returned.
+ * The ranks connect also where one cannot read its configuration: the others
+ * are notified, and all compare what they have. own: what reading it returned.
  */
 static weft_status open_comm(wefti_run_state *state, weft_status own,
                              bool *everywhere)
 {
     char why[WEFTI_RUN_ERROR_BYTES];
     snprintf(why, sizeof(why), "%s", weft_error_text());
-    weft_status status = meet(state);
+    weft_status status = create_comm(state);
     if (status != WEFT_OK) {
         *everywhere = own != WEFT_OK;
         return own == WEFT_OK ? status : wefti_error(own, "%s", why);
@@ -133,7 +133,7 @@ static weft_status open_comm(wefti_run_state *state, weft_status own,
 static void note_skipped(void *context, const char *line)
 {
     wefti_run_state *state = context;
-    if (wefti_run_tells(state)) {
+    if (wefti_run_prints(state)) {
         fprintf(state->how.err, "weft-train: %s\n", line);
     }
 }
@@ -163,20 +163,20 @@ static weft_status open_data(wefti_run_state *state)
 }
 
 /*
- * Rank 0's files, for all ranks and before anybody computes. What is there
- * stays as it is, and what is not there is not left behind: --metrics is opened
- * when the step to go on from is known.
+ * Rank 0's files, for all ranks and before any computes. What is there stays as
+ * it is, and what is not there is not left behind: --metrics is opened when the
+ * step to go on from is known.
  */
 static weft_status try_files(wefti_run_state *state)
 {
     const wefti_options *options = state->how.options;
-    bool tells = wefti_run_tells(state);
+    bool prints = wefti_run_prints(state);
     weft_status status =
-        tells && options->json ? wefti_summary_try(options->json) : WEFT_OK;
-    if (status == WEFT_OK && tells && options->report) {
+        prints && options->json ? wefti_summary_try(options->json) : WEFT_OK;
+    if (status == WEFT_OK && prints && options->report) {
         status = wefti_page_try(&state->page);
     }
-    if (status == WEFT_OK && tells && options->metrics) {
+    if (status == WEFT_OK && prints && options->metrics) {
         status = wefti_metrics_try(options->metrics);
     }
     return wefti_savepoint_agree(state->comm, &state->replica.failed, status,
@@ -220,7 +220,7 @@ static weft_status init_savepoint(wefti_run_state *state)
                   : WEFT_OK;
 }
 
-/* Before training, so that nobody trains for hours to learn that. */
+/* Before training, so that a run does not fail after hours. */
 static weft_status claim_folder(wefti_run_state *state)
 {
     const char *dir = state->config.checkpoint.dir;
@@ -236,7 +236,7 @@ static weft_status claim_folder(wefti_run_state *state)
                              weft_error_text());
     }
     if (status == WEFT_OK && state->savepoint.number > 1 &&
-        wefti_run_tells(state)) {
+        wefti_run_prints(state)) {
         fprintf(state->how.err,
                 "weft-train: saves in %s: what other runs have saved in %s "
                 "stays\n",
@@ -259,7 +259,7 @@ static weft_status open_files(wefti_run_state *state)
     if (status == WEFT_OK && state->config.checkpoint.every > 0) {
         status = claim_folder(state);
     }
-    if (status == WEFT_OK && wefti_run_tells(state) && options->metrics) {
+    if (status == WEFT_OK && wefti_run_prints(state) && options->metrics) {
         status = wefti_metrics_open(&state->metrics, options->metrics,
                                     options->resume ? state->replica.step : 0);
         state->has_metrics = status == WEFT_OK;

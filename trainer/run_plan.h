@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * trainer/run_plan.h - what a configuration comes to, for those who do the
- * work: the model's shape, the optimizer's settings, the ledger's room.
+ * trainer/run_plan.h - what a configuration comes to, for the code that runs
+ * it: the model's shape, the optimizer's settings, the ledger's room.
  */
 #ifndef TRAINER_RUN_PLAN_H
 #define TRAINER_RUN_PLAN_H
@@ -21,7 +21,7 @@ wefti_replica_config wefti_run_replica(const wefti_config *config,
 /*
  * How many spans and transfers of one step a rank's ledger takes: all, or of
  * very many micro-batches as many as a ledger can; the rest is counted as
- * dropped, and said.
+ * dropped, with a warning.
  */
 size_t wefti_run_spans(const wefti_config *config, int nranks,
                        size_t validation_windows);

@@ -55,14 +55,14 @@ static weft_status refuse_saved(const wefti_run_state *state,
                        state->savepoint.dir, saved->name);
 }
 
-static void tell_saved(const wefti_run_state *state,
-                       const wefti_savepoint_schedule *saved)
+static void print_saved(const wefti_run_state *state,
+                        const wefti_savepoint_schedule *saved)
 {
     char chunks[32] = "";
     if (strcmp(saved->name, "interleaved") == 0) {
         snprintf(chunks, sizeof(chunks), " with V = %d", (int)saved->chunks);
     }
-    if (wefti_run_tells(state)) {
+    if (wefti_run_prints(state)) {
         fprintf(state->how.err,
                 "weft-train: schedule auto goes on with %s%s, which the "
                 "checkpoint %s step %lld in %s was made with: another may cut "
@@ -108,7 +108,7 @@ static weft_status keep_saved(wefti_run_state *state, const char **name_out,
     if (status != WEFT_OK) {
         return status;
     }
-    tell_saved(state, &saved);
+    print_saved(state, &saved);
     *name_out = name;
     *chunks_out = (int)saved.chunks;
     const wefti_config with =
@@ -127,7 +127,7 @@ static weft_status try_some(wefti_run_state *state, bool choose)
                                  .data = &state->data,
                                  .choose = choose};
     return wefti_trials_run(&state->trials, &job,
-                            wefti_run_tells(state) ? state->how.err : NULL);
+                            wefti_run_prints(state) ? state->how.err : NULL);
 }
 
 weft_status wefti_run_open_schedule(wefti_run_state *state)

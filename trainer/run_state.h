@@ -36,8 +36,8 @@ typedef struct wefti_run_state {
     bool alone; /* the others have gone on without this rank */
 } wefti_run_state;
 
-/* Rank 0 does. */
-bool wefti_run_tells(const wefti_run_state *state);
+/* Whether this rank prints: rank 0 does. */
+bool wefti_run_prints(const wefti_run_state *state);
 
 /*
  * wefti_run_open - all of it, up to the files.
@@ -62,7 +62,7 @@ void wefti_run_replace_comm(wefti_run_state *state, weft_comm *comm);
  */
 WEFT_NODISCARD weft_status wefti_run_generate(wefti_run_state *state);
 
-/* wefti_run_sum_up - rank 0's closing words. */
+/* wefti_run_sum_up - rank 0's closing summary. */
 WEFT_NODISCARD weft_status wefti_run_sum_up(wefti_run_state *state);
 
 #endif

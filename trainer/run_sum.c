@@ -51,7 +51,7 @@ weft_status wefti_run_generate(wefti_run_state *state)
     char bytes[GENERATED_BYTES];
     weft_status status =
         wefti_generate(&state->replica, &config, bytes, sizeof(bytes));
-    if (status != WEFT_OK || !wefti_run_tells(state)) {
+    if (status != WEFT_OK || !wefti_run_prints(state)) {
         return status;
     }
     wefti_summary_set_generated(&state->summary, bytes, sizeof(bytes));

@@ -158,7 +158,7 @@ static void print_seats(const seating *s, const wefti_place_job *job,
 }
 
 weft_status wefti_seats_take(weft_comm *comm, const wefti_place_job *job,
-                             FILE *tell, weft_comm **comm_out)
+                             FILE *out, weft_comm **comm_out)
 {
     seating s;
     *comm_out = NULL;
@@ -169,8 +169,8 @@ weft_status wefti_seats_take(weft_comm *comm, const wefti_place_job *job,
     if (status == WEFT_OK) {
         bool moved = memcmp(s.placement.places, s.now,
                             (size_t)s.placement.rank_count * sizeof(int)) != 0;
-        if (tell) {
-            print_seats(&s, job, moved, tell);
+        if (out) {
+            print_seats(&s, job, moved, out);
         }
         if (moved) {
             int seat = seat_of(&s, s.now[weft_comm_get_rank(comm)]);

@@ -25,7 +25,7 @@ void wefti_seats_job(const wefti_config *config, size_t parameter_count,
 /*
  * wefti_seats_take - collective over comm.
  *
- * tell        where rank 0 prints the map, the bytes that meet at each level
+ * out         where rank 0 prints the map, the bytes that cross each level
  *             before and after, and what must cross; NULL on other ranks.
  * comm_out    the ranks in their new order, the caller's; NULL: they stay.
  *
@@ -33,6 +33,6 @@ void wefti_seats_job(const wefti_config *config, size_t parameter_count,
  */
 WEFT_NODISCARD weft_status wefti_seats_take(weft_comm *comm,
                                             const wefti_place_job *job,
-                                            FILE *tell, weft_comm **comm_out);
+                                            FILE *out, weft_comm **comm_out);
 
 #endif

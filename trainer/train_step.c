@@ -4,8 +4,8 @@
  *
  * Squares for the norm, the losses of all sequences and the times of the step
  * before travel in one array and one all-reduce: each rank fills in its own
- * places and zeros elsewhere, so the sum only collects, exactly, and every rank
- * then adds in the same order.
+ * places and zeros in all others, so the sum only collects, exactly, and every
+ * rank then adds in the same order.
  */
 #include "trainer/train_step.h"
 

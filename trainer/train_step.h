@@ -33,9 +33,9 @@ typedef struct wefti_train_step_result {
 /*
  * wefti_train_step_run - the next step; all ranks together.
  *
- * times       of this rank in the step before, to be told to the others
+ * times       of this rank in the step before, to be sent to the others
  *
- * Where the sums are everybody's (reduce is not OFF), one that is not finite
+ * Where the sums are all ranks' (reduce is not OFF), one that is not finite
  * ends the step before anything is updated, on all ranks alike.
  *
  * Returns     OK | ERR_INVALID with result_out filled and diverged set | the

@@ -39,16 +39,16 @@ unsigned char *wefti_control_get_address(wefti_control *control, int rank);
  */
 WEFT_NODISCARD weft_status wefti_control_start(wefti_control *control);
 
-/* The ranks have met, and the engine has its members and its memory. */
+/* The ranks are connected, and the engine has its members and its memory. */
 void wefti_control_activate(wefti_control *control, int64_t timeout_ns);
 
 /* Lets go out what was posted, for half a second at most. NULL is legal. */
 void wefti_control_close(wefti_control *control);
 
 /*
- * wefti_control_notify - see that some rank of comm in peer's domain hears
- * note. control NULL: nothing happens. Without memory the note is lost, and
- * logged.
+ * wefti_control_notify - sends note until some rank of comm in peer's domain
+ * has acknowledged it. control NULL: nothing happens. Without memory the note
+ * is lost, and logged.
  *
  * Threads     any, with or without the engine's lock.
  */

@@ -94,8 +94,8 @@ bool wefti_notices_may_end(wefti_control *control);
 /* Pushes all notices. Returns when to do so again; INT64_MAX: with news. */
 int64_t wefti_notices_advance(wefti_control *control, int64_t now_ns);
 
-/* A HEARD has come. */
-void wefti_notices_acknowledge(wefti_control *control, const wefti_note *heard);
+/* An ACK has arrived. */
+void wefti_notices_acknowledge(wefti_control *control, const wefti_note *ack);
 
 /* Those that were posted become the thread's. */
 void wefti_notices_take(wefti_control *control, int64_t now_ns);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * comm/control/channel_thread.c - the channel's thread: who leads, whom it
- * calls, and what the end of a connection or of a process means.
+ * comm/control/channel_thread.c - the channel's thread: which rank leads, which
+ * peers it connects to, and what the end of a connection or of a process means.
  */
 #include "comm/control/channel_state.h"
 
@@ -15,10 +15,10 @@ enum {
     LOST_PAUSE_NS = 5000000,
     CLOSING_NS = 1000000000,   /* for notices still on their way */
     UNANSWERED_NS = 200000000, /* for answers to what has been delivered */
-    UNANSWERED_LOOK_NS = 20000000
+    UNANSWERED_POLL_NS = 20000000
 };
 
-/* Then somebody else listens there; a crowd of unauthenticated peers does not
+/* Then another process listens there; many unauthenticated peers do not
  * last. */
 static const int64_t lost_most_ns = 5 * INT64_C(1000000000);
 
@@ -90,7 +90,7 @@ void wefti_control_connect(wefti_control *control, int rank, int64_t at_ns)
     }
 }
 
-/* What has become of this domain's ranks, to who asks. */
+/* Answers a query for the outcomes of this domain's ranks. */
 static void send_outcomes(wefti_control *control, wefti_peer_probe *probe)
 {
     for (int rank = 0; rank < control->self.nranks; rank++) {
@@ -192,7 +192,7 @@ static void read_probe(wefti_control *control, wefti_peer_probe *probe,
     }
 }
 
-/* A leader holds a probe with each other one. Returns when to look again. */
+/* A leader holds a probe with each other one. Returns when to check again. */
 static int64_t keep_mesh(wefti_control *control, int64_t now_ns)
 {
     const int own = control->self.rank;
@@ -267,7 +267,7 @@ static void read_peer(void *context, wefti_oob_connection *peer)
     }
 }
 
-static void attend(wefti_control *control)
+static void serve_polled(wefti_control *control)
 {
     bool ended = false;
     for (int i = 0; i < control->polled_count; i++) {
@@ -338,7 +338,7 @@ static int64_t advance(wefti_control *control, int64_t now_ns)
  * Whether the channel may end: no notice is on its way, or it took too long. A
  * rank that has been stopped does not answer for what lies in its socket; it
  * will find it there. One that is stopped takes no call either, and is mostly
- * whom the fault is about.
+ * the rank that the fault is about.
  */
 static bool is_over(wefti_control *control, int64_t now_ns)
 {
@@ -377,13 +377,13 @@ void *wefti_control_run(void *argument)
             break;
         }
         if (control->closing_ns) {
-            next_ns = least(next_ns, now_ns + UNANSWERED_LOOK_NS);
+            next_ns = least(next_ns, now_ns + UNANSWERED_POLL_NS);
         }
         watch(control);
         if (poll(control->polled,
                  (nfds_t)control->polled_count + control->listener_polled,
                  wefti_clock_poll_ms(next_ns)) > 0) {
-            attend(control);
+            serve_polled(control);
         }
     }
     if (atomic_load(&control->active)) {

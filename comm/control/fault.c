@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "comm/control/channel.h"
+#include "comm/core/wake.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -27,12 +28,12 @@ static wefti_fault_page *page_of(weft_comm *comm)
     return &comm->fabric.shared.header->fault;
 }
 
-static void wake_everybody(weft_comm *comm)
+static void wake_all(weft_comm *comm)
 {
     for (int rank = 0; rank < comm->nranks; rank++) {
         wefti_doorbell_wake(comm->bells[rank]);
     }
-    wefti_doorbell_wake(&comm->engine->idle);
+    wefti_engine_wake(comm->engine);
 }
 
 /* Copies a fault into the page, unless there is one. */
@@ -50,7 +51,7 @@ static bool write_page(weft_comm *comm, const wefti_fault_page *fault)
     page->completed = fault->completed;
     atomic_store(&page->state, 2);
     wefti_log(WEFTI_LOG_ERROR, comm->rank, "%s", page->text);
-    wake_everybody(comm);
+    wake_all(comm);
     return true;
 }
 
@@ -76,7 +77,7 @@ void wefti_fault_publish(weft_comm *comm, weft_status status, int rank,
     vsnprintf(fault.text, sizeof(fault.text), format, args);
     va_end(args);
     /* Before the page is written: the rank that acts on it must see this. */
-    atomic_store(&comm->fault_told, true);
+    atomic_store(&comm->fault_announced, true);
     (void)write_page(comm, &fault);
 }
 
@@ -118,8 +119,8 @@ static bool copy_page(weft_comm *comm)
     return true;
 }
 
-/* Up to where, as far as is known here, some rank has come: what all must have
- * sent for that is there, or on its way. */
+/* The highest operation that some rank is known to have reached: all that other
+ * ranks had to send for it has arrived or is in flight. */
 static uint64_t most_completed(weft_comm *comm)
 {
     wefti_fault_page *page = page_of(comm);
@@ -135,14 +136,15 @@ static uint64_t most_completed(weft_comm *comm)
     return most;
 }
 
-/* Once by who found it, and once by each domain's first: one may die. */
-static void tell_other_domains(weft_comm *comm)
+/* Sent by the rank that found the fault and by each domain's first rank, since
+ * either may die. */
+static void notify_other_domains(weft_comm *comm)
 {
     int first = 0;
     while (wefti_fabric_is_remote(&comm->fabric, first)) {
         first++;
     }
-    if (first == comm->rank || atomic_load(&comm->fault_told)) {
+    if (first == comm->rank || atomic_load(&comm->fault_announced)) {
         wefti_note note = {.kind = WEFTI_NOTE_FAULT,
                            .status = comm->fault.status,
                            .rank = comm->fault.rank,
@@ -189,7 +191,7 @@ bool wefti_fault_learn(weft_comm *comm)
     comm->engine->failed = true;
     atomic_store(&comm->fault_seen, 1);
     wefti_fault_blame(comm, comm->fault.rank);
-    tell_other_domains(comm);
+    notify_other_domains(comm);
     return true;
 }
 

@@ -12,7 +12,7 @@
  * wefti_fault_publish - write the communicator's fault, unless there is one,
  * and wake all ranks.
  *
- * rank        whom it is about; -1: no rank in particular.
+ * rank        the rank it is about; -1: no rank in particular.
  * op_number   0: none.
  *
  * Threads     any, with or without the engine's lock.
@@ -24,7 +24,7 @@ void wefti_fault_publish(weft_comm *comm, weft_status status, int rank,
 /* What another domain has published, unless there is a fault already. */
 void wefti_fault_repeat(weft_comm *comm, const wefti_fault_page *fault);
 
-/* Whether somebody has begun to write one. */
+/* Whether a rank has begun to write one. */
 bool wefti_fault_is_published(weft_comm *comm);
 
 /*
@@ -37,16 +37,16 @@ bool wefti_fault_is_ripe(weft_comm *comm, bool moved);
 
 /*
  * wefti_fault_learn - if a fault is published, it is comm's from now on
- * (comm->failed), and other domains are told. Once; comm/engine/request.h ends
- * what is posted. Engine's lock held.
+ * (comm->failed), and other domains are notified. Once; comm/engine/request.h
+ * ends what is posted. Engine's lock held.
  *
  * Returns     whether there is one.
  */
 bool wefti_fault_learn(weft_comm *comm);
 
 /*
- * wefti_fault_blame - tell weft-run, if it looks on, that this rank fails for
- * what another one did. Nothing where rank is -1, or this one. Threads: any.
+ * wefti_fault_blame - notifies weft-run, if it watches, that this rank fails
+ * because of another one. Nothing where rank is -1, or this one. Threads: any.
  */
 void wefti_fault_blame(weft_comm *comm, int rank);
 

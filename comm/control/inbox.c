@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * comm/control/inbox.c - what another domain says of a communicator: into the
- * memory that all ranks of this domain see.
+ * comm/control/inbox.c - takes what another domain sends about a communicator
+ * into the memory that all ranks of this domain see.
  */
 #include "comm/control/ballot_cell.h"
 #include "comm/control/channel_state.h"
@@ -51,22 +51,22 @@ void wefti_control_receive(wefti_control *control, wefti_peer_probe *probe,
                            const wefti_note *note)
 {
     wefti_engine *engine = control->engine;
-    wefti_note heard = {.kind = WEFTI_NOTE_HEARD, .serial = note->serial};
-    if (note->kind == WEFTI_NOTE_HEARD) {
+    wefti_note ack = {.kind = WEFTI_NOTE_ACK, .serial = note->serial};
+    if (note->kind == WEFTI_NOTE_ACK) {
         wefti_notices_acknowledge(control, note);
         return;
     }
     pthread_mutex_lock(&engine->lock);
     weft_comm *comm = find_comm(engine, note->comm);
     if (note->kind == WEFTI_NOTE_PING) {
-        heard.known = true;
+        ack.known = true;
     } else if (comm && note->kind == WEFTI_NOTE_FAULT) {
-        heard.known = take_fault(comm, note);
+        ack.known = take_fault(comm, note);
     } else if (comm && note->kind == WEFTI_NOTE_BALLOT) {
-        heard.known = take_ballot(comm, probe, note);
+        ack.known = take_ballot(comm, probe, note);
     }
     pthread_mutex_unlock(&engine->lock);
     if (note->kind != WEFTI_NOTE_PRESENT) {
-        wefti_peer_probe_send(probe, &heard);
+        wefti_peer_probe_send(probe, &ack);
     }
 }

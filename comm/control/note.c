@@ -7,11 +7,6 @@
 #include "base/check.h"
 #include "comm/oob/cursor.h"
 
-#include <assert.h>
-
-static_assert((int)WEFTI_BOOTSTRAP_RANKS_MOST <= (int)WEFTI_SHRINK_RANKS_MOST,
-              "outcomes and votes have room for every rank of a job");
-
 enum { TEXT_MOST = sizeof(((wefti_note *)0)->text) - 1, STATUS_MOST = 1000 };
 
 static void write_long(wefti_oob_writer *writer, uint64_t value)
@@ -46,8 +41,8 @@ static bool read_fault(wefti_oob_reader *reader, wefti_note *note)
     note->op_number = read_long(reader);
     note->completed = read_long(reader);
     uint32_t characters = wefti_oob_reader_number(reader, 2);
-    if (status < 1 || status > STATUS_MOST ||
-        rank > WEFTI_BOOTSTRAP_RANKS_MOST || characters > TEXT_MOST) {
+    if (status < 1 || status > STATUS_MOST || rank > WEFTI_JOB_RANKS_MOST ||
+        characters > TEXT_MOST) {
         return false;
     }
     note->status = -(int32_t)status;
@@ -89,14 +84,14 @@ static bool read_ballot(wefti_oob_reader *reader, wefti_note *note)
     return note->place.round < WEFTI_SHRINK_ROUNDS &&
            note->place.question < WEFTI_BALLOT_QUESTIONS &&
            note->place.turn < WEFTI_BALLOT_TURNS &&
-           note->place.domain < WEFTI_BOOTSTRAP_RANKS_MOST;
+           note->place.domain < WEFTI_JOB_RANKS_MOST;
 }
 
 static bool read_rank(wefti_oob_reader *reader, wefti_note *note)
 {
     uint32_t rank = wefti_oob_reader_number(reader, 4);
-    note->rank = (int32_t)(rank % WEFTI_BOOTSTRAP_RANKS_MOST);
-    return rank < WEFTI_BOOTSTRAP_RANKS_MOST;
+    note->rank = (int32_t)(rank % WEFTI_JOB_RANKS_MOST);
+    return rank < WEFTI_JOB_RANKS_MOST;
 }
 
 static void write_fields(wefti_oob_writer *writer, const wefti_note *note)
@@ -105,7 +100,7 @@ static void write_fields(wefti_oob_writer *writer, const wefti_note *note)
     case WEFTI_NOTE_PRESENT:
         wefti_oob_writer_number(writer, (uint32_t)note->rank, 4);
         break;
-    case WEFTI_NOTE_HEARD:
+    case WEFTI_NOTE_ACK:
         wefti_oob_writer_number(writer, note->known, 1);
         break;
     case WEFTI_NOTE_RANK_OUTCOME:
@@ -131,7 +126,7 @@ static bool read_fields(wefti_oob_reader *reader, wefti_note *note)
     switch (note->kind) {
     case WEFTI_NOTE_PRESENT:
         return read_rank(reader, note);
-    case WEFTI_NOTE_HEARD:
+    case WEFTI_NOTE_ACK:
         word = wefti_oob_reader_number(reader, 1);
         note->known = word == 1;
         return word <= 1;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * comm/control/note.h - what ranks of different domains tell each other over
- * the control channel, as bytes and back.
+ * comm/control/note.h - what ranks of different domains exchange over the
+ * control channel, as bytes and back.
  *
  *     | kind, 1 | serial, 4 | the kind's fields |
  *
@@ -16,9 +16,9 @@
 #include "comm/oob/message.h"
 
 /*
- * PRESENT   rank: who speaks; the first of each side
- * HEARD     serial of what was heard; known: the receiver could use it
- * PING      wants to be heard, nothing else
+ * PRESENT   rank: the sender; the first of each side
+ * ACK       serial of what arrived; known: the receiver could use it
+ * PING      asks for an acknowledgement, nothing else
  * RANK_OUTCOME  rank, outcome: a rank of the sender's domain has ended
  * FAULT     comm, status, rank (-1: no rank), op_number, completed, text
  * BALLOT    comm, ballot, vote: comm/make/ballot.h
@@ -26,7 +26,7 @@
  */
 typedef enum wefti_note_kind {
     WEFTI_NOTE_PRESENT = 1,
-    WEFTI_NOTE_HEARD,
+    WEFTI_NOTE_ACK,
     WEFTI_NOTE_PING,
     WEFTI_NOTE_RANK_OUTCOME,
     WEFTI_NOTE_FAULT,

@@ -3,7 +3,7 @@
  * comm/control/notice.c - a note goes to one rank of a domain after the other,
  * until one of them has acknowledged it.
  *
- * A rank that does not answer within HEARD_NS may only be slow: it keeps what
+ * A rank that does not answer within ACK_NS may only be slow: it keeps what
  * was sent, and every note may come twice.
  */
 #include "comm/control/channel_state.h"
@@ -15,7 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { HEARD_NS = 300000000 };
+enum { ACK_NS = 300000000 };
 static const int64_t notice_ns = 10 * INT64_C(1000000000);
 
 static void append(wefti_control *control, wefti_notice *notice)
@@ -40,7 +40,7 @@ void wefti_control_notify(weft_comm *comm, int peer, const wefti_note *note)
         calloc(1, sizeof(*notice) + (size_t)comm->nranks * sizeof(int));
     if (!notice) {
         wefti_log(WEFTI_LOG_ERROR, comm->rank,
-                  "no memory to tell rank %d's host what happened", peer);
+                  "no memory to send rank %d's host what happened", peer);
         return;
     }
     notice->note = *note;
@@ -111,7 +111,7 @@ static bool advance(wefti_control *control, wefti_notice *notice,
             go_to_next(notice, now_ns);
             continue;
         }
-        if (now_ns - notice->since_ns > HEARD_NS &&
+        if (now_ns - notice->since_ns > ACK_NS &&
             notice->at + 1 < notice->count) {
             go_to_next(notice, now_ns);
             continue;
@@ -141,8 +141,8 @@ int64_t wefti_notices_advance(wefti_control *control, int64_t now_ns)
             free(notice);
             continue;
         }
-        int64_t look_ns = now_ns + HEARD_NS + 1;
-        next_ns = look_ns < next_ns ? look_ns : next_ns;
+        int64_t check_ns = now_ns + ACK_NS + 1;
+        next_ns = check_ns < next_ns ? check_ns : next_ns;
         link = &notice->next;
     }
     return next_ns;
@@ -157,10 +157,10 @@ static bool is_delivered(wefti_control *control, const wefti_notice *notice)
             : NULL;
     return probe && probe->state == WEFTI_PEER_OPEN && notice->sent &&
            !wefti_oob_connection_has_output(&probe->connection) &&
-           probe->unheard_ns == 0;
+           probe->unacked_ns == 0;
 }
 
-/* A question whose asker goes; a fault that its own rank shall hear. */
+/* A question whose sender has left; a fault that is for its own rank. */
 static bool is_idle(const wefti_notice *notice)
 {
     return notice->note.kind == WEFTI_NOTE_PING ||
@@ -189,15 +189,15 @@ void wefti_notices_lost(wefti_control *control, int rank)
     }
 }
 
-void wefti_notices_acknowledge(wefti_control *control, const wefti_note *heard)
+void wefti_notices_acknowledge(wefti_control *control, const wefti_note *ack)
 {
     for (wefti_notice **link = &control->notices; *link;
          link = &(*link)->next) {
         wefti_notice *notice = *link;
-        if (notice->note.serial != heard->serial) {
+        if (notice->note.serial != ack->serial) {
             continue;
         }
-        if (heard->known) {
+        if (ack->known) {
             *link = notice->next;
             free(notice);
         } else {

@@ -15,7 +15,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 
-enum { RETRY_NS = 50000000, ACK_LOOK_NS = 50000000 };
+enum { RETRY_NS = 50000000, ACK_POLL_NS = 50000000 };
 
 /* One try to connect; a host that cannot be reached now is tried again. */
 static void try_to_connect(wefti_peer_probe *probe,
@@ -130,20 +130,20 @@ static bool is_silent(wefti_peer_probe *probe,
 {
     int unsent = 0;
     if (ioctl(probe->connection.fd, SIOCOUTQ, &unsent) != 0 || unsent == 0) {
-        probe->unheard_ns = 0;
+        probe->unacked_ns = 0;
         return false;
     }
     const uint64_t acked_bytes =
         probe->connection.sent_bytes - (uint64_t)unsent;
-    if (probe->unheard_ns == 0 || acked_bytes != probe->acked_bytes) {
-        probe->unheard_ns = now_ns;
+    if (probe->unacked_ns == 0 || acked_bytes != probe->acked_bytes) {
+        probe->unacked_ns = now_ns;
         probe->acked_bytes = acked_bytes;
     }
-    return now_ns - probe->unheard_ns > self->silent_ns;
+    return now_ns - probe->unacked_ns > self->silent_ns;
 }
 
 /* Whether a note names ranks that the job has; those of a communicator are
- * looked at where it is known. */
+ * checked where it is known. */
 static bool fits(const wefti_note *note, const wefti_peer_probe_self *self)
 {
     return note->kind != WEFTI_NOTE_RANK_OUTCOME || note->rank < self->nranks;
@@ -216,5 +216,5 @@ int64_t wefti_peer_probe_next_ns(const wefti_peer_probe *probe,
                    ? probe->retry_ns
                    : limit_ns;
     }
-    return probe->unheard_ns ? now_ns + ACK_LOOK_NS : INT64_MAX;
+    return probe->unacked_ns ? now_ns + ACK_POLL_NS : INT64_MAX;
 }

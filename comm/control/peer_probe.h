@@ -27,7 +27,7 @@ typedef enum wefti_peer_probe_state {
 /*
  * to             where the peer listens (wefti_endpoint_pack)
  * since_ns       since when it is tried to connect
- * unheard_ns     since when the peer's kernel has owed an acknowledgement and
+ * unacked_ns     since when the peer's kernel has owed an acknowledgement and
  *                given none; 0: it owes none. It has acknowledged so far
  *                acked_bytes
  * leaving        the peer has sent BYE
@@ -37,7 +37,7 @@ typedef struct wefti_peer_probe {
     int peer;
     unsigned char to[WEFTI_ADDRESS_BYTES];
     wefti_oob_connection connection;
-    int64_t since_ns, retry_ns, unheard_ns;
+    int64_t since_ns, retry_ns, unacked_ns;
     uint64_t acked_bytes;
     bool leaving;
 } wefti_peer_probe;
@@ -76,16 +76,16 @@ bool wefti_peer_probe_accept(wefti_peer_probe *free_place,
                              wefti_oob_connection *peer,
                              const wefti_peer_probe_self *self);
 
-/* The next piece of news; note_out with SAID. */
+/* The next event; note_out with NOTE. */
 wefti_peer_probe_news wefti_peer_probe_next(wefti_peer_probe *probe,
                                             const wefti_peer_probe_self *self,
                                             int64_t now_ns,
                                             wefti_note *note_out);
 
-/* To an OPEN one; what cannot be sent shows at the next look. */
+/* To an OPEN one; what cannot be sent shows at the next check. */
 void wefti_peer_probe_send(wefti_peer_probe *probe, const wefti_note *note);
 
-/* When to look again although nothing has come; INT64_MAX: never. */
+/* When to check again although nothing has come; INT64_MAX: never. */
 int64_t wefti_peer_probe_next_ns(const wefti_peer_probe *probe,
                                  const wefti_peer_probe_self *self,
                                  int64_t now_ns);

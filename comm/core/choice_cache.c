@@ -19,7 +19,7 @@ enum { PLACES_LOG2 = 6, PLACES = 1 << PLACES_LOG2 };
 typedef struct entry {
     _Atomic uint32_t turn;
     _Atomic uint32_t answer;
-    _Atomic uint64_t request, count, chunk_elems;
+    _Atomic uint64_t request, count, chunk_elems, relay_elems;
 } entry;
 
 struct wefti_choice_cache {
@@ -49,8 +49,11 @@ static uint64_t pack_request(const wefti_scope *scope, const weft_op *op,
                              const wefti_role *role)
 {
     bool usual = !scope->rates || scope->rates == &wefti_rates_usual;
-    return UINT64_C(1) << 63 | (uint64_t)usual << 50 |
-           (uint64_t)(op->root != 0) << 49 |
+    bool gated = op->gate_elems == WEFT_GATE_PER_RANK;
+    return UINT64_C(1) << 63 | (uint64_t)wefti_op_is_cut(op) << 53 |
+           (uint64_t)gated << 52 |
+           (uint64_t)(op->deferred_counts != NULL) << 51 |
+           (uint64_t)usual << 50 | (uint64_t)(op->root != 0) << 49 |
            (uint64_t)role->shape->stepwise << 48 |
            (uint64_t)(uint16_t)op->redop << 32 |
            (uint64_t)scope->tuning->allowed[op->collective] << 16 |
@@ -78,6 +81,8 @@ static bool read_entry(entry *at, uint64_t request, uint64_t count,
     uint32_t answer = atomic_load_explicit(&at->answer, memory_order_acquire);
     *choice_out = (wefti_choice){.chunk_elems = atomic_load_explicit(
                                      &at->chunk_elems, memory_order_acquire),
+                                 .relay_elems = atomic_load_explicit(
+                                     &at->relay_elems, memory_order_acquire),
                                  .digest = (uint8_t)answer,
                                  .refused = (answer & ANSWER_REFUSED) != 0};
     if (choice_out->digest) {
@@ -101,6 +106,8 @@ static void write_entry(entry *at, uint64_t request, uint64_t count,
     atomic_store_explicit(&at->request, request, memory_order_release);
     atomic_store_explicit(&at->count, count, memory_order_release);
     atomic_store_explicit(&at->chunk_elems, choice->chunk_elems,
+                          memory_order_release);
+    atomic_store_explicit(&at->relay_elems, choice->relay_elems,
                           memory_order_release);
     atomic_store_explicit(&at->turn, turn + 2, memory_order_release);
 }

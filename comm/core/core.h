@@ -2,7 +2,7 @@
 /*
  * comm/core/core.h - the objects of comm: engine, communicator, operation.
  *
- *   engine (one per rank) --< communicator --< operation --< list
+ *   engine (one per rank and job) --< communicator --< operation --< list
  *
  * The engine's lock guards everything here but what is marked atomic. The
  * thread that holds it may advance all operations of the rank: the rank's
@@ -185,17 +185,26 @@ typedef struct wefti_ticket wefti_ticket;
 typedef struct wefti_ticket_block wefti_ticket_block;
 typedef struct wefti_twin wefti_twin;
 
+/* What must come from a rank before anything can go on here; see
+ * comm/steps/expect.h. */
+typedef struct wefti_expected {
+    size_t messages, bytes; /* 0, 0: nothing is waited for */
+    bool blocked;           /* a list waits until it may send more */
+} wefti_expected;
+
 /*
  * Who asks why something stands still (comm/watch/diagnosis.c). Lock held.
  *
  * stalled   each time op could not move
  * stands    each time the stream of a request has not come to it
  * launched  now and then, where graphs hold operations of comm
+ * expects   what comm waits for from peer; false: that is not known
  */
 typedef struct wefti_watch {
     void (*launched)(weft_comm *comm);
     void (*stalled)(weft_comm *comm, wefti_op *op);
     void (*stands)(weft_comm *comm, const wefti_request *request);
+    bool (*expects)(weft_comm *comm, int peer, wefti_expected *expected_out);
 } wefti_watch;
 
 typedef struct wefti_net wefti_net;
@@ -222,7 +231,7 @@ typedef struct wefti_shown_wait {
  *
  * pending    raised before the progress thread's bell is rung, loaded by it
  *            between arm and sleep (base/doorbell.h)
- * stopping   wefti_engine_release -> progress, likewise
+ * thread_bell  set once under the lock, with driver: comm/engine/driver.c
  * drivers    whatever takes it to 0 arms the network's watcher; the watcher
  *            loads it under the lock: alone
  * callers    of these, those that wait inside a call; likewise
@@ -230,15 +239,17 @@ typedef struct wefti_shown_wait {
 typedef struct wefti_engine {
     pthread_mutex_t lock;
     wefti_doorbell *bell; /* in shared memory: peers, gates and posts ring it */
-    wefti_doorbell idle;  /* the thread sleeps here while nothing is pending */
-    _Atomic int pending;  /* stream operations not yet done */
-    _Atomic bool stopping;
+    wefti_doorbell own;   /* in its place until there is such memory */
+    /* The thread that drives it, with others of this process; NULL: none yet.
+     * It sleeps at thread_bell too, and only there while nothing is pending. */
+    struct wefti_driver *driver;
+    _Atomic(wefti_doorbell *) thread_bell;
+    bool driven;         /* that thread's: it is one of drivers */
+    int64_t silent_ns;   /* that thread's: comm/engine/turn.h */
+    _Atomic int pending; /* stream operations not yet done */
     _Atomic int drivers; /* with a net: who will look at it again */
     _Atomic int callers;
-    pthread_t thread;
-    _Atomic bool thread_started;
-    wefti_thread_work work; /* the thread's; see comm/make/usage.h */
-    weft_device *host;      /* for gates of communicators without a device */
+    weft_device *host; /* for gates of communicators without a device */
     weft_comm *comms;
     int users;
     int ranks_per_core;     /* as this rank has counted */
@@ -340,11 +351,13 @@ struct weft_comm {
     wefti_request *_Atomic inbox;
     wefti_collective *posted, **posted_end; /* those without a number yet */
     wefti_op ops[WEFTI_OP_SLOTS];
-    void *op_arrays;        /* what the ops' pointers point into */
-    uint32_t active;        /* bit set of ops not FREE */
-    uint32_t urgent;        /* of those, the ones that compute waits for soon */
-    int64_t budget_bytes;   /* that may still move in this turn */
-    uint32_t staging_used;  /* bit set */
+    void *op_arrays;       /* what the ops' pointers point into */
+    uint32_t active;       /* bit set of ops not FREE */
+    uint32_t urgent;       /* of those, the ones that compute waits for soon */
+    int64_t budget_bytes;  /* that may still move in this turn */
+    uint32_t staging_used; /* bit set */
+    /* The last operation that used each area: comm/steps/payload.c. */
+    uint64_t area_users[WEFTI_OP_SLOTS];
     const wefti_op *wanted; /* the first posted waits for this op slot */
     int slots_max;
     unsigned char *arena; /* scratch and bounces of all lists */
@@ -383,7 +396,7 @@ struct weft_comm {
     int64_t stream_look_ns, stream_since_ns, stream_seen_ns;
     /* This rank must tell other domains of it: stored before the fault page's
      * state, loaded after it. */
-    _Atomic bool fault_told;
+    _Atomic bool fault_announced;
     /* wefti_fault_learn -> weft_comm_get_fault: a copy is in fault. */
     _Atomic uint32_t fault_seen;
     weft_fault fault;

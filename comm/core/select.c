@@ -2,8 +2,10 @@
 /*
  * comm/core/select.c - the choice of algorithm and chunk, from sizes and ranks.
  *
- * Small payloads ride in the entries (one cache-line exchange). All else takes
- * the pattern that costs least, by what it counts on each level and the
+ * Small payloads ride in the entries (one cache-line exchange), unless these
+ * fill a link between hosts for longer than another takes. All else, and with
+ * it payloads that may lie beside the entries, takes the pattern that costs
+ * least, by what it counts on each level and the
  * rates of the scope; where two cost the same, the first of the table. Patterns
  * have up to 2 (n - 1) chunks staged, so chunks shrink as ranks grow.
  */
@@ -11,6 +13,7 @@
 
 #include "base/error.h"
 #include "comm/fabric/shared.h"
+#include "comm/pattern/relay.h"
 #include "comm/pattern/shape.h"
 #include "kernels/wire/reduce.h"
 
@@ -33,7 +36,8 @@ size_t wefti_oneshot_bytes(int nranks, const weft_op *op,
                                                                    : bytes;
 }
 
-static bool fits_oneshot(int nranks, const weft_op *op, const wefti_role *role)
+/* Whether the payloads are for the entries. */
+static bool fits_entries(int nranks, const weft_op *op, const wefti_role *role)
 {
     if (role->shape->stepwise) {
         return false;
@@ -70,6 +74,22 @@ static size_t chunk_bytes(const wefti_tuning *tuning, int nranks,
         bytes = share;
     }
     return bytes < 64 ? 64 : bytes;
+}
+
+/*
+ * Whether oneshot can carry it out at all: among ranks that share memory,
+ * payloads may lie beside the entries. All that is read is to fit a bounce, and
+ * what gates cut is to move in its chunks.
+ */
+static bool fits_oneshot(const wefti_scope *scope, const weft_op *op,
+                         const wefti_role *role)
+{
+    const size_t bytes = wefti_oneshot_bytes(scope->nranks, op, role);
+    return fits_entries(scope->nranks, op, role) ||
+           (!role->shape->stepwise && !scope->grouping && !scope->apart &&
+            !wefti_op_is_cut(op) && bytes <= WEFTI_AREA_BYTES &&
+            bytes * (size_t)scope->nranks <=
+                chunk_bytes(scope->tuning, scope->nranks, NULL));
 }
 
 size_t wefti_select_bounce_bytes(const wefti_tuning *tuning, int nranks,
@@ -135,15 +155,18 @@ static wefti_problem problem_of(const wefti_scope *scope, const weft_op *op)
                            .grouping = scope->grouping,
                            .apart = scope->apart,
                            .flat = wefti_select_is_flat(scope->tuning, op),
-                           .deferred = op->deferred_counts != NULL};
+                           .deferred = op->deferred_counts != NULL,
+                           .gated = op->gate_elems == WEFT_GATE_PER_RANK};
 }
 
 /* In chunks of the pattern's. */
 static size_t chunk_elems_of(const wefti_scope *scope, const weft_op *op,
                              const wefti_pattern *pattern)
 {
+    /* With counts, two_hop stages what goes straight as if there were none. */
     bool levels = pattern == &wefti_pattern_hierarchical ||
-                  pattern == &wefti_pattern_two_hop;
+                  (pattern == &wefti_pattern_two_hop &&
+                   op->collective == WEFT_COLLECTIVE_ALLTOALL);
     return chunk_elems(chunk_bytes(scope->tuning, scope->nranks,
                                    levels ? scope->grouping : NULL),
                        op->dtype);
@@ -187,22 +210,64 @@ static double weighed_ns(const wefti_scope *scope, const weft_op *op,
                    : 3 * cost_ns(scope, op, pattern, 1);
 }
 
+/*
+ * Up to how many elements a part of an all-to-all with counts is to go by two
+ * hops; 0: none is. It is what no rank need know of others: as many as where
+ * two hops cost less than one if all parts are as long.
+ */
+static size_t find_relay_elems(const wefti_scope *scope, const weft_op *op,
+                               bool asked)
+{
+    weft_op even = *op;
+    size_t most = chunk_elems_of(scope, op, &wefti_pattern_two_hop) / 2;
+    size_t low = 0, high;
+    most = most < WEFTI_RELAY_ELEMS ? most : WEFTI_RELAY_ELEMS;
+    if (asked) {
+        return most;
+    }
+    even.collective = WEFT_COLLECTIVE_ALLTOALL;
+    for (high = most + 1; high - low > 1;) {
+        even.count = low + (high - low) / 2;
+        if (weighed_ns(scope, &even, &wefti_pattern_two_hop) <
+            cost_ns(scope, &even, &wefti_pattern_pairwise, 1)) {
+            low = even.count;
+        } else {
+            high = even.count;
+        }
+    }
+    return low;
+}
+
+/* The same, where two_hop can carry it out and may. */
+static size_t relay_elems_of(const wefti_scope *scope, const weft_op *op,
+                             wefti_algorithms allowed)
+{
+    const int bit = wefti_algorithm_bit(&wefti_pattern_two_hop);
+    wefti_problem problem = problem_of(scope, op);
+    return op->collective == WEFT_COLLECTIVE_ALLTOALLV &&
+                   is_allowed(allowed, bit) &&
+                   wefti_pattern_two_hop.supports(&problem)
+               ? find_relay_elems(scope, op,
+                                  allowed == (wefti_algorithms)(1U << bit))
+               : 0;
+}
+
 /* In v forms no rank knows how much the others move: the first will do. */
 static bool has_cost(const weft_op *op, const wefti_pattern *pattern)
 {
     return pattern->cost && !wefti_shape_get(op->collective)->varied;
 }
 
-/* The cheapest with steps that is allowed and can; NULL: none can. */
+/* The cheapest that is allowed and can; NULL: none can. shot: oneshot can. */
 static const wefti_pattern *pick(const wefti_scope *scope, const weft_op *op,
-                                 wefti_algorithms allowed)
+                                 wefti_algorithms allowed, bool shot)
 {
     wefti_problem problem = problem_of(scope, op);
     const wefti_pattern *best = NULL;
     double least_ns = 0;
     for (int i = 0; wefti_patterns[i]; i++) {
         const wefti_pattern *pattern = wefti_patterns[i];
-        if (pattern->in_entries || !is_allowed(allowed, i) ||
+        if ((pattern->in_entries && !shot) || !is_allowed(allowed, i) ||
             !pattern->supports(&problem)) {
             continue;
         }
@@ -221,9 +286,31 @@ double wefti_select_cost_ns(const wefti_scope *scope, const weft_op *op,
 {
     wefti_problem problem = problem_of(scope, op);
     const wefti_pattern *pattern = wefti_patterns[bit];
-    return has_cost(op, pattern) && pattern->supports(&problem)
+    wefti_role role = wefti_role_of(op->collective, op->dtype, op->root, 0);
+    bool fits = !pattern->in_entries || fits_oneshot(scope, op, &role);
+    return fits && has_cost(op, pattern) && pattern->supports(&problem)
                ? cost_ns(scope, op, pattern, 1)
                : (double)NAN;
+}
+
+/*
+ * Whether oneshot's bytes alone take longer than all of the pattern: every rank
+ * sends its payload to every rank of other hosts, through a link that its host
+ * shares. A root sends, or gets, alone.
+ */
+static bool fills_link(const wefti_scope *scope, const weft_op *op,
+                       const wefti_role *role, const wefti_pattern *pattern)
+{
+    const wefti_rates *rates = scope->rates ? scope->rates : &wefti_rates_usual;
+    const double ranks = scope->nranks;
+    const double hosts = scope->grouping ? scope->grouping->host_count
+                         : scope->apart  ? ranks
+                                         : 1;
+    const double locals = ranks / hosts, remotes = ranks - locals;
+    const double bytes = (double)wefti_oneshot_bytes(scope->nranks, op, role) *
+                         remotes * (role->shape->rooted ? 1 : locals);
+    return pattern && has_cost(op, pattern) &&
+           bytes * rates->network_byte_ns > cost_ns(scope, op, pattern, 1);
 }
 
 wefti_choice wefti_select(const wefti_scope *scope, const weft_op *op,
@@ -233,10 +320,16 @@ wefti_choice wefti_select(const wefti_scope *scope, const weft_op *op,
     wefti_algorithms allowed = allowed_of(scope, op);
     const int oneshot = wefti_algorithm_bit(&wefti_pattern_oneshot);
     bool may = is_allowed(allowed, oneshot) || op->count == 0;
-    if (may && fits_oneshot(scope->nranks, op, role)) {
-        choice.pattern = &wefti_pattern_oneshot;
+    if (may && fits_entries(scope->nranks, op, role)) {
+        const wefti_pattern *steps =
+            op->count ? pick(scope, op, allowed, false) : NULL;
+        choice.pattern =
+            fills_link(scope, op, role, steps) ? steps : &wefti_pattern_oneshot;
     } else {
-        choice.pattern = pick(scope, op, allowed);
+        const bool shot = may && fits_oneshot(scope, op, role);
+        choice.relay_elems = relay_elems_of(scope, op, allowed);
+        choice.pattern = choice.relay_elems ? &wefti_pattern_two_hop
+                                            : pick(scope, op, allowed, shot);
         choice.refused = allowed && !choice.pattern;
     }
     if (choice.pattern) { /* else refused, or a barrier: nothing to move */
@@ -254,7 +347,7 @@ weft_status wefti_select_refuse(const wefti_scope *scope, const weft_op *op,
     char asked[WEFTI_ALGORITHMS_ROOM], able[WEFTI_ALGORITHMS_ROOM];
     wefti_problem problem = problem_of(scope, op);
     wefti_algorithms set = wefti_algorithms_supporting(&problem);
-    if (!fits_oneshot(scope->nranks, op, role)) {
+    if (!fits_oneshot(scope, op, role)) {
         set &= (wefti_algorithms) ~(
             1U << wefti_algorithm_bit(&wefti_pattern_oneshot));
     }
@@ -297,8 +390,11 @@ static const char *why_pattern(const wefti_scope *scope, const weft_op *op,
                "crosses alone";
     }
     if (pattern == &wefti_pattern_two_hop) {
-        return "parts are small: a host's for a rank elsewhere travel in "
-               "one message";
+        return op->collective == WEFT_COLLECTIVE_ALLTOALLV
+                   ? "a host's small parts for a rank elsewhere travel in one "
+                     "message"
+                   : "parts are small: a host's for a rank elsewhere travel in "
+                     "one message";
     }
     if (pattern == &wefti_pattern_exchange) {
         return "one hop: all read all of so little sooner than a second hop "
@@ -329,8 +425,7 @@ const char *wefti_select_why(const wefti_scope *scope, const weft_op *op)
         return why_allowed(allowed);
     }
     if (choice.pattern == &wefti_pattern_oneshot) {
-        return "it fits into the entries by which ranks meet: no second "
-               "message";
+        return "little enough to be there when ranks meet: no second message";
     }
     return why_pattern(scope, op, choice.pattern, role.shape->reduces);
 }

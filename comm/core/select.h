@@ -15,13 +15,14 @@
 
 /*
  * pattern   NULL: another route as a whole, or refused.
+ * relay_elems  the problem's, where two_hop has counts
  * digest    for the signature: of the algorithm or of the route.
  * route     a wefti_route_kind: what carries it out
  * refused   none of the algorithms that WEFT_ALGO allows can carry it out.
  */
 typedef struct wefti_choice {
     const wefti_pattern *pattern;
-    size_t chunk_elems;
+    size_t chunk_elems, relay_elems;
     uint8_t digest;
     uint8_t route;
     bool refused;
@@ -70,11 +71,17 @@ typedef struct wefti_scope {
     int ranks_per_core;
 } wefti_scope;
 
+/* Whether gates cut a rank's part, where messages then end on all ranks. */
+static inline bool wefti_op_is_cut(const weft_op *op)
+{
+    return op->gate_elems && op->gate_elems < op->count;
+}
+
 wefti_choice wefti_select(const wefti_scope *scope, const weft_op *op,
                           const wefti_role *role);
 
 /* What the algorithm of that bit is expected to take; NAN: it cannot carry op
- * out, or no rank asks (oneshot, and what has no rival). */
+ * out, or no rank asks (what has no rival). */
 double wefti_select_cost_ns(const wefti_scope *scope, const weft_op *op,
                             int bit);
 

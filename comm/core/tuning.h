@@ -22,7 +22,8 @@ typedef enum wefti_route_kind {
 typedef enum wefti_single_copy {
     WEFTI_SINGLE_COPY_OFF,
     WEFTI_SINGLE_COPY_MAPPED, /* memory that they have mapped */
-    WEFTI_SINGLE_COPY_ON      /* other processes' too */
+    WEFTI_SINGLE_COPY_AUTO,   /* other processes' too, where it was faster */
+    WEFTI_SINGLE_COPY_ON      /* of any size */
 } wefti_single_copy;
 
 /*

@@ -4,15 +4,32 @@
  */
 #include "comm/core/wake.h"
 
+static void ring_thread(wefti_engine *engine)
+{
+    wefti_doorbell *bell =
+        atomic_load_explicit(&engine->thread_bell, memory_order_acquire);
+    if (bell) {
+        wefti_doorbell_ring(bell);
+    }
+}
+
 void wefti_engine_wake(wefti_engine *engine)
 {
-    wefti_doorbell_ring(&engine->idle);
-    if (engine->bell != &engine->idle) {
-        wefti_doorbell_ring(engine->bell);
-    }
+    ring_thread(engine);
+    wefti_doorbell_ring(engine->bell);
 }
 
 void wefti_engine_woken(void *engine)
 {
-    wefti_engine_wake(engine);
+    wefti_engine *own = engine;
+    wefti_doorbell_ring(own->bell);
+}
+
+void wefti_engine_posted(wefti_engine *engine, bool first)
+{
+    if (first) {
+        ring_thread(engine);
+    } else {
+        wefti_doorbell_ring(engine->bell);
+    }
 }

@@ -8,11 +8,16 @@
 
 #include "comm/core/core.h"
 
-/* A stream operation was posted: see that the thread is awake. */
+/* Something has changed that the thread, or a caller that waits, has to see. */
 void wefti_engine_wake(wefti_engine *engine);
 
-/* For wefti_gate_watcher: context is the engine. */
+/* For wefti_gate_watcher: context is the engine. While nothing is pending its
+ * thread need not know. */
 void wefti_engine_woken(void *engine);
+
+/* Something was posted: see that the thread is awake. first: nothing had been
+ * pending before, so that it may sleep without the engine's bell. */
+void wefti_engine_posted(wefti_engine *engine, bool first);
 
 /* Whether a waiting caller may keep a core busy: there is one for each rank. */
 static inline bool wefti_engine_spins(const wefti_engine *engine)

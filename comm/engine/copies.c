@@ -99,9 +99,6 @@ weft_status wefti_copies_create(weft_comm *comm)
     /* First, for destroy unpins: what is torn after a failed build leaves the
      * pins of other ranks alone. */
     wefti_copies_pin(comm, comm->mapping);
-    if (comm->fabric.outgoing[0]) { /* the others when they are made */
-        wefti_copies_pin(comm, comm->fabric.outgoing[0]);
-    }
     weft_status status = build(comm, copies);
     if (status != WEFT_OK) {
         return status;
@@ -133,8 +130,10 @@ void wefti_copies_destroy(weft_comm *comm)
         weft_device_unregister(comm->device, comm->arena);
     }
     wefti_copies_unpin(comm, comm->mapping);
-    for (int i = 0; i < WEFTI_P2P_AREAS; i++) {
-        wefti_copies_unpin(comm, comm->fabric.outgoing[i]);
+    for (int i = 0; i < comm->nranks * WEFTI_P2P_AREAS; i++) {
+        wefti_copies_unpin(
+            comm, wefti_fabric_get_outgoing(&comm->fabric, i / WEFTI_P2P_AREAS,
+                                            i % WEFTI_P2P_AREAS));
     }
     free(copies->places);
     free(copies->queue);

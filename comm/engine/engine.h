@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * comm/engine/engine.h - the one place where operations move: a rank's engine,
- * pushed by its progress thread or by the thread that waits.
+ * comm/engine/engine.h - the one place where operations move: a rank's engine
+ * in one job, of all communicators there, pushed by the rank's progress thread
+ * (comm/engine/driver.h) or by the thread that waits.
  */
 #ifndef COMM_ENGINE_ENGINE_H
 #define COMM_ENGINE_ENGINE_H

@@ -11,6 +11,7 @@
 #include "comm/engine/engine.h"
 #include "comm/engine/ticket.h"
 #include "comm/nccl/twin.h"
+#include "comm/net/net.h"
 #include "comm/streams/streams.h"
 
 #include <stdio.h>
@@ -167,6 +168,9 @@ bool wefti_requests_stop(weft_comm *comm)
         return false;
     }
     wefti_copies_drop(comm);
+    if (comm->fabric.net) { /* what was to come, and to go, may not */
+        wefti_net_hurry(comm->fabric.net);
+    }
     if (comm->twin) {
         wefti_tickets_fail_closed(comm);
         wefti_twin_abort(comm->twin);
@@ -268,6 +272,7 @@ static weft_status equip(weft_comm *comm, wefti_request *request,
 typedef struct posted {
     wefti_ticket *ticket; /* NULL: on no stream */
     uint64_t turn;
+    bool first; /* nothing was pending before */
     weft_request *handle;
 } posted;
 
@@ -298,8 +303,10 @@ static weft_status post(weft_comm *comm, wefti_request *request,
             return status;
         }
     }
-    *posted_out = (posted){ticket, ticket ? ticket->turn : 0, handle};
-    atomic_fetch_add(&engine->pending, 1);
+    *posted_out = (posted){.ticket = ticket,
+                           .turn = ticket ? ticket->turn : 0,
+                           .first = atomic_fetch_add(&engine->pending, 1) == 0,
+                           .handle = handle};
     put_in(comm, request); /* from here on it may end at any time */
     return WEFT_OK;
 }
@@ -313,10 +320,11 @@ weft_status wefti_request_queue(weft_comm *comm, wefti_request *request,
         return status;
     }
     if (made.ticket) {
-        return wefti_ticket_queue(comm, made.ticket, made.turn, stream);
+        return wefti_ticket_queue(comm, made.ticket, made.turn, stream,
+                                  made.first);
     }
     *handle_out = made.handle;
-    wefti_engine_wake(comm->engine);
+    wefti_engine_posted(comm->engine, made.first);
     return WEFT_OK;
 }
 

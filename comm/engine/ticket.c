@@ -124,23 +124,30 @@ static weft_status mark(weft_comm *comm, wefti_ticket *ticket,
                             "rank %d's stream refused an operation on \"%s\"",
                             comm->rank, comm->name);
     }
-    wefti_engine_wake(comm->engine);
     return status;
 }
 
 weft_status wefti_ticket_queue(weft_comm *comm, wefti_ticket *ticket,
-                               uint64_t turn, weft_stream *stream)
+                               uint64_t turn, weft_stream *stream, bool first)
 {
     const wefti_mark marks[] = {{ticket->start, ticket->chunk, turn, false},
                                 {ticket->done, ticket->chunk, turn, true}};
-    return mark(comm, ticket, stream, marks, 2);
+    weft_status status = mark(comm, ticket, stream, marks, 2);
+    /* Its start gate tells the thread when there is something to do. */
+    if (first || status != WEFT_OK ||
+        !wefti_device_can(wefti_stream_get_device(stream), WEFT_CAP_NOTIFIES)) {
+        wefti_engine_posted(comm->engine, first);
+    }
+    return status;
 }
 
 weft_status wefti_ticket_open(weft_comm *comm, wefti_ticket *ticket,
                               uint64_t turn, weft_stream *stream)
 {
     const wefti_mark start = {ticket->start, ticket->chunk, turn, false};
-    return mark(comm, ticket, stream, &start, 1);
+    weft_status status = mark(comm, ticket, stream, &start, 1);
+    wefti_engine_wake(comm->engine);
+    return status;
 }
 
 /* The wait is over when it begins: it is for the error of a failed gate. */
@@ -149,7 +156,9 @@ weft_status wefti_ticket_close(weft_comm *comm, wefti_ticket *ticket,
 {
     const wefti_mark marks[] = {{ticket->closed, ticket->chunk, turn, false},
                                 {ticket->closed, ticket->chunk, turn, true}};
-    return mark(comm, ticket, stream, marks, 2);
+    weft_status status = mark(comm, ticket, stream, marks, 2);
+    wefti_engine_wake(comm->engine);
+    return status;
 }
 
 /* Whether the stream has raised that gate of its ticket. */

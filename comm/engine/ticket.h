@@ -39,14 +39,15 @@ WEFT_NODISCARD weft_status wefti_ticket_take(weft_comm *comm,
 void wefti_ticket_return(weft_comm *comm, wefti_ticket *ticket);
 
 /*
- * wefti_ticket_queue - put it into the stream, and wake the engine. What the
- * stream refuses fails the communicator, because peers count on it. Without
- * the lock.
+ * wefti_ticket_queue - put it into the stream. What the stream refuses fails
+ * the communicator, because peers count on it. Without the lock. first: nothing
+ * was pending before its request; then the engine's thread is woken, which else
+ * wakes when the stream has come there.
  */
 WEFT_NODISCARD weft_status wefti_ticket_queue(weft_comm *comm,
                                               wefti_ticket *ticket,
                                               uint64_t turn,
-                                              weft_stream *stream);
+                                              weft_stream *stream, bool first);
 
 /*
  * wefti_ticket_open, _close - the same in two parts, with what the stream

@@ -75,10 +75,14 @@ void wefti_fabric_fini(wefti_fabric *fabric)
 {
     wefti_mapping_close(fabric->mirrors);
     wefti_mapped_close(&fabric->mapped);
-    for (int i = 0; i < WEFTI_P2P_AREAS; i++) {
-        wefti_mapping_close(fabric->outgoing[i]);
-        fabric->outgoing[i] = NULL;
+    const int nranks = fabric->shared.layout.nranks;
+    for (int i = 0; fabric->outgoing && i < nranks * WEFTI_P2P_AREAS; i++) {
+        wefti_mapping_close(atomic_load(&fabric->outgoing[i]));
     }
+    free(fabric->outgoing);
+    fabric->outgoing = NULL;
+    wefti_mapping_close(fabric->spare);
+    fabric->spare = NULL;
     free(fabric->shared.regions);
     free(fabric->shared.places);
     free(fabric->tables);
@@ -92,13 +96,35 @@ void wefti_fabric_fini(wefti_fabric *fabric)
     fabric->taken = NULL;
 }
 
-weft_status wefti_fabric_open_area(wefti_fabric *fabric, int area)
+static weft_status open_outgoing(wefti_mapping **mapping_out)
 {
-    const int nranks = fabric->shared.layout.nranks;
-    return !fabric->net
-               ? WEFT_OK
-               : wefti_mapping_open(-1, 0, wefti_fabric_area_bytes(nranks),
-                                    &fabric->outgoing[area]);
+    const size_t bytes = WEFTI_P2P_REMOTE_SLOTS * WEFTI_P2P_SLOT_BYTES;
+    return wefti_mapping_open(-1, 0, bytes, mapping_out);
+}
+
+weft_status wefti_fabric_open_spare(wefti_fabric *fabric)
+{
+    return open_outgoing(&fabric->spare);
+}
+
+weft_status wefti_fabric_open_outgoing(wefti_fabric *fabric, int peer, int area,
+                                       wefti_mapping **mapping_out)
+{
+    weft_status status = open_outgoing(mapping_out);
+    if (status == WEFT_OK && !fabric->spare) {
+        weft_status again = open_outgoing(&fabric->spare);
+        (void)again; /* then there is none */
+    } else if (status != WEFT_OK && fabric->spare) {
+        *mapping_out = fabric->spare;
+        fabric->spare = NULL;
+        status = WEFT_OK;
+    }
+    if (status == WEFT_OK) {
+        atomic_store_explicit(
+            &fabric->outgoing[(size_t)peer * WEFTI_P2P_AREAS + (size_t)area],
+            *mapping_out, memory_order_release);
+    }
+    return status;
 }
 
 const char *wefti_fabric_name(const wefti_fabric *fabric)

@@ -109,10 +109,11 @@ struct wefti_fabric {
     wefti_shared shared;
     wefti_mapping *mirrors; /* of ranks of other domains; NULL: none */
     wefti_mapped *mapped;   /* what local members need not stage */
-    /* Staging of messages to them: an area for each of [nranks], so many slots
-     * each; NULL: not used yet. Set before the first message of an area. */
-    wefti_mapping *outgoing[WEFTI_P2P_AREAS];
-    struct wefti_net *net;         /* leads to them; NULL: there are none */
+    /* [nranks][WEFTI_P2P_AREAS] with a net: where messages to each are staged;
+     * NULL: none has been. Stored, with release, before the first is posted. */
+    _Atomic(wefti_mapping *) *outgoing;
+    wefti_mapping *spare;  /* for one of them, where no memory is left */
+    struct wefti_net *net; /* leads to them; NULL: there are none */
     struct wefti_inbound *inbound; /* with a net: what has come from them */
     struct wefti_rounds *rounds;   /* the same: what all ranks must know */
     uint64_t id;       /* the same on all members, and of no others */
@@ -151,20 +152,30 @@ WEFT_NODISCARD weft_status wefti_fabric_init(wefti_fabric *fabric, int rank,
                                              const bool *remote);
 void wefti_fabric_fini(wefti_fabric *fabric);
 
-/* Of such an area for nranks ranks. */
-static inline size_t wefti_fabric_area_bytes(int nranks)
+/* Where messages of an area to a rank of another domain are staged; NULL: none
+ * has been. */
+static inline wefti_mapping *
+wefti_fabric_get_outgoing(const wefti_fabric *fabric, int peer, int area)
 {
-    return (size_t)nranks * WEFTI_P2P_REMOTE_SLOTS * WEFTI_P2P_SLOT_BYTES;
+    return fabric->outgoing
+               ? atomic_load_explicit(
+                     &fabric->outgoing[(size_t)peer * WEFTI_P2P_AREAS +
+                                       (size_t)area],
+                     memory_order_acquire)
+               : NULL;
 }
 
 /*
- * wefti_fabric_open_area - before the first message of an area; the caller is
- * alone with it.
+ * wefti_fabric_open_spare, _open_outgoing - at its making; before the first of
+ * those messages; the caller is alone with it. What ranks exchange to make a
+ * communicator goes in such messages, and is not to fail on one of them alone:
+ * so there is a spare.
  *
  * Returns     OK | ERR_NO_MEMORY | ERR_SYSTEM.
  */
-WEFT_NODISCARD weft_status wefti_fabric_open_area(wefti_fabric *fabric,
-                                                  int area);
+WEFT_NODISCARD weft_status wefti_fabric_open_spare(wefti_fabric *fabric);
+WEFT_NODISCARD weft_status wefti_fabric_open_outgoing(
+    wefti_fabric *fabric, int peer, int area, wefti_mapping **mapping_out);
 
 /* "shm", or what else carries messages of this communicator. */
 const char *wefti_fabric_name(const wefti_fabric *fabric);

@@ -4,8 +4,8 @@
  * process however many of its threads are ranks.
  *
  * Sharing one mapping is not needed for correctness; it lets the thread
- * sanitizer see both sides of every flag. This table is the only state of weft
- * that belongs to the process and not to a communicator.
+ * sanitizer see both sides of every flag. ARCHITECTURE.md has what else of
+ * weft's state belongs to the process and not to a communicator.
  */
 #ifndef COMM_FABRIC_MAPPING_H
 #define COMM_FABRIC_MAPPING_H

@@ -32,9 +32,11 @@ wefti_layout wefti_layout_plan(int nranks, int local_ranks)
     wefti_layout plan = {.nranks = nranks, .local_ranks = local_ranks};
     plan_pair(&plan);
     plan.cells = round_up(sizeof(wefti_shared_header), 64);
+    plan.cell_bytes = sizeof(wefti_ballot_cell) +
+                      (size_t)wefti_vote_count_words(nranks) * sizeof(uint64_t);
     plan.header_bytes = round_up(
         plan.cells + (size_t)WEFTI_SHRINK_ROUNDS * WEFTI_BALLOT_QUESTIONS *
-                         WEFTI_BALLOT_TURNS * peers * sizeof(wefti_ballot_cell),
+                         WEFTI_BALLOT_TURNS * peers * plan.cell_bytes,
         PAGE_BYTES);
     plan.entries = round_up(sizeof(wefti_rank_page), 128);
     size_t end = plan.entries + (size_t)WEFTI_OP_SLOTS * WEFTI_ENTRY_BYTES;
@@ -44,8 +46,8 @@ wefti_layout wefti_layout_plan(int nranks, int local_ranks)
     plan.mirror_bytes =
         round_up(plan.arrivals + CELLS * sizeof(wefti_arrival), PAGE_BYTES);
     plan.staging = round_up(plan.pairs + local * plan.pair_bytes, PAGE_BYTES);
-    plan.p2p_staging =
-        plan.staging + (size_t)WEFTI_OP_SLOTS * WEFTI_STAGING_BYTES;
+    plan.areas = plan.staging + (size_t)WEFTI_OP_SLOTS * WEFTI_STAGING_BYTES;
+    plan.p2p_staging = plan.areas + (size_t)WEFTI_OP_SLOTS * WEFTI_AREA_BYTES;
     end = plan.p2p_staging + local * WEFTI_P2P_STAGING_BYTES;
     plan.region_bytes = round_up(end, PAGE_BYTES);
     plan.total_bytes = plan.header_bytes + local * plan.region_bytes;

@@ -21,6 +21,7 @@
  *             messages  [op slot][channel][DEPTH] what it has sent to peer
  *             marks     [area][mark] how far its streams are, for peer's
  *   then    staging     [OP_SLOTS] staged payload, one buffer per operation
+ *           areas       [OP_SLOTS] payloads that no entry holds
  *           p2p_staging [peer of the domain][channel] staged payload of
  *                       point-to-point operations
  *   or, in a mirror
@@ -44,6 +45,7 @@
 
 #include "base/doorbell.h"
 #include "comm/fabric/signature.h"
+#include "comm/oob/limits.h"
 #include "comm/pattern/pattern.h"
 #include "comm/pattern/stream_work.h"
 #include "weft/p2p.h"
@@ -59,13 +61,14 @@ enum {
     WEFTI_DEPTH = 16,         /* messages per slot not yet read */
     WEFTI_ENTRY_BYTES = 4160, /* one entry with its payload */
     WEFTI_STAGING_BYTES = 4 << 20,
-    WEFTI_P2P_SLOTS = 4,        /* to a peer of the domain */
-    WEFTI_P2P_REMOTE_SLOTS = 8, /* to another, whose word takes longer */
+    WEFTI_AREA_BYTES = 64 << 10, /* one payload that no entry holds */
+    WEFTI_P2P_SLOTS = 4,         /* to a peer of the domain */
+    /* To another, whose word takes longer: as many as can be unread. */
+    WEFTI_P2P_REMOTE_SLOTS = WEFTI_DEPTH,
     WEFTI_P2P_SLOT_BYTES = 64 << 10,
     /* What is staged for one peer, in areas: queue 0 and one-sided memory (its
      * second channel), and then the other queues. */
     WEFTI_P2P_AREAS = 1 + WEFT_P2P_QUEUES,
-    WEFTI_P2P_MEM_AREA = 1,
     WEFTI_P2P_STAGING_BYTES =
         WEFTI_P2P_AREAS * WEFTI_P2P_SLOTS * WEFTI_P2P_SLOT_BYTES
 };
@@ -95,7 +98,7 @@ static inline int wefti_p2p_area(int op_slot, int channel)
  *
  * number   wefti_oneshot_announce -> wefti_op_check_peer: the words beside it,
  *          the payload and the counts. The way back is page.completed.
- * met      of a barrier: comm/steps/meeting.c
+ * met      of a barrier: comm/steps/meeting.c; else comm/steps/payload.c
  */
 typedef struct wefti_entry {
     _Alignas(64) _Atomic uint64_t number;
@@ -103,14 +106,21 @@ typedef struct wefti_entry {
     _Atomic uint64_t kind;
     _Atomic uint64_t cut;
     _Atomic int64_t stamp_ns;  /* when its payload may be read */
-    _Atomic uint64_t met;      /* number, once all ranks have entered */
-    unsigned char payload[16]; /* and on behind the struct */
+    _Atomic uint64_t met;      /* number: of a barrier once all ranks have
+                                  entered, else once the rank has read all */
+    unsigned char payload[16]; /* all of it, or else it lies behind the struct,
+                                  where lines begin */
 } wefti_entry;
 
-enum {
-    WEFTI_PAYLOAD_BYTES =
-        WEFTI_ENTRY_BYTES - (int)offsetof(wefti_entry, payload)
-};
+enum { WEFTI_PAYLOAD_BYTES = WEFTI_ENTRY_BYTES - (int)sizeof(wefti_entry) };
+
+/* Where an entry has a payload of so many bytes. */
+static inline unsigned char *wefti_entry_payload(wefti_entry *entry,
+                                                 size_t bytes)
+{
+    return bytes <= sizeof(entry->payload) ? entry->payload
+                                           : (unsigned char *)(entry + 1);
+}
 
 /* Where a message's bytes lie until it is released. */
 typedef enum wefti_bytes_place {
@@ -184,14 +194,13 @@ typedef struct wefti_shrink_round {
 enum {
     WEFTI_SHRINK_ROUNDS = 8, /* of one communicator, over all calls */
     WEFTI_SHRINK_AGREED = 1,
-    WEFTI_SHRINK_AGAIN = 2,  /* somebody was lost meanwhile */
-    WEFTI_SHRINK_FAILED = 3, /* + the rank that could not build */
-    WEFTI_SHRINK_RANKS_MOST = 1024
+    WEFTI_SHRINK_AGAIN = 2, /* somebody was lost meanwhile */
+    WEFTI_SHRINK_FAILED = 3 /* + the rank that could not build */
 };
 
 /* What a rank proposes in a round: written before its swap of decided. */
 typedef struct wefti_proposal {
-    uint64_t alive[WEFTI_SHRINK_RANKS_MOST / 64];
+    uint64_t alive[WEFTI_JOB_RANKS_MOST / 64];
 } wefti_proposal;
 
 /*
@@ -218,7 +227,9 @@ typedef enum wefti_rank_outcome {
 } wefti_rank_outcome;
 
 enum {
-    WEFTI_VOTE_WORDS = WEFTI_SHRINK_RANKS_MOST / 64,
+    WEFTI_VOTE_WORDS = WEFTI_JOB_RANKS_MOST / 64,
+    WEFTI_VOTE_WORDS_LEAST = 16, /* the first, and so many bytes of text */
+    WEFTI_VOTE_TEXT_BYTES = 8 * (WEFTI_VOTE_WORDS_LEAST - 1),
     WEFTI_BALLOT_QUESTIONS = 2, /* of a round: who is left; have all built */
     WEFTI_BALLOT_TURNS = 2      /* what a domain says first, and in its turn */
 };
@@ -232,13 +243,21 @@ typedef struct wefti_vote {
 /*
  * A domain's vote, as this domain has it. state goes once, by
  * compare-and-swap, from 0 to one of WEFTI_CELL_*, which publishes the words:
- * all who write them write the same.
+ * all who write them write the same. There are as many words as the
+ * communicator's ranks take.
  */
 typedef struct wefti_ballot_cell {
     _Atomic uint32_t state;
     _Atomic uint64_t number;
-    _Atomic uint64_t words[WEFTI_VOTE_WORDS];
+    _Atomic uint64_t words[];
 } wefti_ballot_cell;
+
+/* Words of a vote that say something, of so many ranks. */
+static inline int wefti_vote_count_words(int nranks)
+{
+    const int words = (nranks + 63) / 64;
+    return words > WEFTI_VOTE_WORDS_LEAST ? words : WEFTI_VOTE_WORDS_LEAST;
+}
 
 enum { WEFTI_CELL_VOTED = 1, WEFTI_CELL_LOST = 2 };
 
@@ -254,7 +273,7 @@ typedef struct wefti_shared_header {
     wefti_shrink_round shrink[WEFTI_SHRINK_ROUNDS];
     /* Of all ranks of the job, wefti_rank_outcome; used in the world's header.
      */
-    _Atomic uint8_t outcomes[WEFTI_SHRINK_RANKS_MOST];
+    _Atomic uint8_t outcomes[WEFTI_JOB_RANKS_MOST];
     /* Where the next split's memory starts; used in the world's header. */
     _Atomic uint64_t next_offset;
     _Atomic uint32_t gone;     /* ranks that have destroyed it */
@@ -340,7 +359,8 @@ typedef struct wefti_layout {
     size_t region_bytes, mirror_bytes;
     size_t total_bytes;
     size_t cells; /* in the header, behind it: comm/make/ballot.h */
-    size_t entries, pairs, staging, p2p_staging, entered, arrivals;
+    size_t cell_bytes;
+    size_t entries, pairs, staging, areas, p2p_staging, entered, arrivals;
     size_t pair_bytes, counts, messages, marks;
 } wefti_layout;
 

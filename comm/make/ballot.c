@@ -86,7 +86,7 @@ static bool gather(wefti_ballot *ballot, const wefti_vote *own,
         if (!has_come(ballot, cell, domain, ballot->until_ns)) {
             return false;
         }
-        ballot->combine(estimate, wefti_ballot_cell_read(cell, &theirs) ==
+        ballot->combine(estimate, wefti_ballot_cell_read(cell, comm, &theirs) ==
                                           WEFTI_CELL_VOTED
                                       ? &theirs
                                       : NULL);
@@ -110,13 +110,13 @@ bool wefti_ballot_advance(wefti_ballot *ballot, const wefti_vote *own,
                                           ESTIMATE, (uint32_t)domain};
         wefti_ballot_cell *cell = wefti_ballot_cell_get(comm, &place);
         if (domain == home) {
-            wefti_ballot_cell_write(cell, result_out);
+            wefti_ballot_cell_write(cell, comm, result_out);
             tell(ballot, &place, result_out);
         } else if (!has_come(ballot, cell, domain,
                              ballot->until_ns + ballot->timeout_ns)) {
             return false;
         }
-        (void)wefti_ballot_cell_read(cell, result_out);
+        (void)wefti_ballot_cell_read(cell, comm, result_out);
     }
     return true;
 }

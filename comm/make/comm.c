@@ -72,9 +72,7 @@ size_t wefti_comm_map_bytes(const wefti_tuning *tuning, int nranks,
                             int local_ranks, const wefti_grouping *grouping)
 {
     const wefti_layout layout = wefti_layout_plan(nranks, local_ranks);
-    const size_t outgoing = /* of queue 0 */
-        local_ranks < nranks ? wefti_fabric_area_bytes(nranks) : 0;
-    return wefti_layout_count_bytes(&layout) + outgoing +
+    return wefti_layout_count_bytes(&layout) +
            arena_bytes(tuning, nranks, grouping);
 }
 
@@ -439,7 +437,8 @@ static void give_back_memory(weft_comm *comm)
     }
 }
 
-/* What is still to be sent lies in this rank's region, or beside a mirror. */
+/* What is still to be sent lies in this rank's region, or is staged for a
+ * rank of another domain. */
 static void keep_until_sent(weft_comm *comm)
 {
     wefti_engine *engine = comm->engine;
@@ -448,9 +447,11 @@ static void keep_until_sent(weft_comm *comm)
         wefti_net_flush(engine->net, UNSENT_NS);
         wefti_net_keep(engine->net, comm->mapping);
         wefti_net_keep(engine->net, comm->fabric.mirrors);
-        for (int i = 0; i < WEFTI_P2P_AREAS; i++) {
-            if (comm->fabric.outgoing[i]) {
-                wefti_net_keep(engine->net, comm->fabric.outgoing[i]);
+        for (int i = 0; i < comm->nranks * WEFTI_P2P_AREAS; i++) {
+            wefti_mapping *outgoing = wefti_fabric_get_outgoing(
+                &comm->fabric, i / WEFTI_P2P_AREAS, i % WEFTI_P2P_AREAS);
+            if (outgoing) {
+                wefti_net_keep(engine->net, outgoing);
             }
         }
         pthread_mutex_unlock(&engine->lock);

@@ -383,15 +383,14 @@ static void conclude(shrinking *own)
         const wefti_shrink_page *theirs =
             page_of(own, (int)(own->own.number - WEFTI_SHRINK_FAILED));
         own->own.words[0] = (uint64_t) - (int64_t)theirs->status;
-        memcpy(&own->own.words[1], theirs->text,
-               sizeof(own->own.words) - sizeof(own->own.words[0]));
+        memcpy(&own->own.words[1], theirs->text, WEFTI_VOTE_TEXT_BYTES);
     }
     vote(own, ASK_BUILT, own->list.words, worsen);
 }
 
 static weft_status tell_failure(const shrinking *own)
 {
-    char text[sizeof(own->result.words) - sizeof(own->result.words[0]) + 1];
+    char text[WEFTI_VOTE_TEXT_BYTES + 1];
     memcpy(text, &own->result.words[1], sizeof(text) - 1);
     text[sizeof(text) - 1] = '\0';
     for (char *at = text; *at; at++) {

@@ -5,7 +5,7 @@
  */
 #include "comm/make/usage.h"
 
-#include "comm/core/core.h"
+#include "comm/engine/driver.h"
 #include "comm/net/net.h"
 
 const struct wefti_engine *wefti_comm_get_engine(const weft_comm *comm)
@@ -13,17 +13,24 @@ const struct wefti_engine *wefti_comm_get_engine(const weft_comm *comm)
     return comm->engine;
 }
 
-wefti_usage wefti_engine_get_usage(const struct wefti_engine *engine)
+static wefti_usage read(const wefti_thread_work *work)
 {
-    wefti_usage usage = {.wakeups = atomic_load_explicit(&engine->work.wakeups,
-                                                         memory_order_relaxed),
-                         .cpu_ns = wefti_thread_work_ns(&engine->work)};
-    if (engine->net && engine->net->watch) {
-        const wefti_thread_work *work =
-            wefti_net_watch_get_work(engine->net->watch);
-        usage.wakeups +=
-            atomic_load_explicit(&work->wakeups, memory_order_relaxed);
-        usage.cpu_ns += wefti_thread_work_ns(work);
-    }
-    return usage;
+    return work ? (wefti_usage){.wakeups = atomic_load_explicit(
+                                    &work->wakeups, memory_order_relaxed),
+                                .cpu_ns = wefti_thread_work_ns(work)}
+                : (wefti_usage){0, 0};
+}
+
+wefti_engine_usage wefti_engine_get_usage(const struct wefti_engine *engine)
+{
+    const wefti_net *net = engine->net;
+    const wefti_driver *driver =
+        atomic_load_explicit(&engine->thread_bell, memory_order_acquire)
+            ? engine->driver
+            : NULL;
+    return (wefti_engine_usage){
+        .net = read(net && net->watch ? wefti_net_watch_get_work(net->watch)
+                                      : NULL),
+        .driver = read(wefti_driver_get_work(driver)),
+        .of = driver};
 }

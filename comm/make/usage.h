@@ -23,10 +23,17 @@ typedef struct wefti_usage {
     int64_t cpu_ns;
 } wefti_usage;
 
+/* net: of the engine's own; driver: of the thread that drives it and perhaps
+ * other engines. of: which thread that is; NULL: none yet. */
+typedef struct wefti_engine_usage {
+    wefti_usage net, driver;
+    const void *of;
+} wefti_engine_usage;
+
 /* The engine that drives comm, which has its own usage; it lives as long. */
 const struct wefti_engine *wefti_comm_get_engine(const weft_comm *comm);
 
 /* Since the engine was made. Threads: any.  Blocks: no. */
-wefti_usage wefti_engine_get_usage(const struct wefti_engine *engine);
+wefti_engine_usage wefti_engine_get_usage(const struct wefti_engine *engine);
 
 #endif

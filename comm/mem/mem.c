@@ -15,7 +15,6 @@
 #include "comm/engine/copies.h"
 #include "comm/engine/engine.h"
 #include "comm/post/consensus.h"
-#include "comm/post/p2p_queue.h"
 
 #include <stdlib.h>
 
@@ -145,9 +144,6 @@ static weft_status map(weft_comm *comm, weft_mem *mem)
                                             mem->total_bytes, &mem->mapping);
     if (status == WEFT_OK) {
         wefti_copies_pin(comm, mem->mapping);
-    }
-    if (status == WEFT_OK && has_remote(mem)) {
-        status = wefti_p2p_area_open(comm, WEFTI_P2P_MEM_AREA);
     }
     if (status == WEFT_OK && has_remote(mem)) {
         status = wefti_engine_start(comm->engine);

@@ -19,6 +19,7 @@
 #include "comm/core/live.h"
 #include "comm/mem/mem.h"
 #include "comm/post/op_check.h"
+#include "comm/post/p2p_queue.h"
 #include "comm/watch/cause.h"
 #include "comm/watch/peer_life.h"
 #include "comm/watch/waits.h"
@@ -92,6 +93,13 @@ static weft_status check_put(const weft_mem *mem, size_t dst_offset,
         }
     }
     return WEFT_OK;
+}
+
+/* Before what goes to a rank of another domain. */
+static weft_status open_staging(const weft_mem *mem, int peer)
+{
+    return wefti_p2p_staging_open(mem->comm, peer, WEFTI_OP_SLOT_P2P,
+                                  WEFTI_MEM_CHANNEL);
 }
 
 static weft_status get_fault(weft_comm *comm)
@@ -420,6 +428,9 @@ weft_status weft_mem_put(weft_mem *mem, size_t dst_offset, const void *src,
     if (status == WEFT_OK && wefti_fault_is_published(mem->comm)) {
         status = get_fault(mem->comm);
     }
+    if (status == WEFT_OK && op.bytes > 0) {
+        status = open_staging(mem, peer);
+    }
     if (status != WEFT_OK || op.bytes == 0) {
         return status;
     }
@@ -453,6 +464,9 @@ weft_status weft_mem_signal(weft_mem *mem, int slot, uint64_t add, int peer,
     }
     if (status == WEFT_OK && wefti_mem_is_local(mem, peer)) {
         status = check_life(mem, peer, "signal");
+    }
+    if (status == WEFT_OK) {
+        status = open_staging(mem, peer);
     }
     if (status != WEFT_OK) {
         return status;

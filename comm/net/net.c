@@ -163,6 +163,7 @@ void wefti_net_arrived(void *context, const void *header, size_t header_bytes,
         }
         return;
     }
+    net->late_messages += net->hurried && wire.kind == WEFTI_WIRE_MESSAGE;
     weft_comm *comm = find_comm(net, wire.comm);
     if (comm) { /* else one that this rank has destroyed */
         deliver(net, comm, &wire, data, data_bytes);
@@ -308,8 +309,22 @@ static void tell_completed(wefti_net *net)
     }
 }
 
+void wefti_net_expect(wefti_net *net, int peer, wefti_port_expected expected)
+{
+    if (net->table->expect) {
+        expected.bytes += expected.messages * sizeof(wefti_wire);
+        net->table->expect(net->port, peer, &expected);
+    }
+}
+
+void wefti_net_hurry(wefti_net *net)
+{
+    net->hurried = net->table->hurry && net->table->hurry(net->port);
+}
+
 bool wefti_net_arm(wefti_net *net)
 {
+    net->hurried = false;
     tell_completed(net);
     if (!net->table->arm(net->port)) {
         return false;
@@ -329,6 +344,7 @@ static void hand_over(wefti_net *net)
 
 void wefti_net_leave(wefti_net *net)
 {
+    wefti_net_hurry(net); /* no thread is left that would know better */
     if (net->table->unsent(net->port) > 0) {
         hand_over(net);
     } else {
@@ -398,6 +414,7 @@ static void send_farewell(wefti_net *net)
             wefti_net_send(net, peer, &bye, NULL);
         }
     }
+    wefti_net_hurry(net);
     const int64_t until_ns =
         wefti_clock_ns() +
         (failed || net->engine->failed ? LINGER_FAILED_NS : LINGER_NS);

@@ -56,6 +56,8 @@ struct wefti_net {
     wefti_net_watch *watch;
     bool news;    /* a message came */
     bool strange; /* a foreign one has been warned about */
+    bool hurried; /* bytes had come that were not to be looked at yet */
+    uint64_t late_messages;              /* that were found only so */
     uint64_t sent_bytes, received_bytes; /* payload */
     wefti_reach *reach;                  /* while infos are traded */
     wefti_interface_use use;
@@ -142,6 +144,15 @@ void wefti_net_keep(wefti_net *net, wefti_mapping *mapping);
  * news, among which is that more of what was sent fits into a connection; at
  * once, if there is such, else after a moment. */
 void wefti_net_leave(wefti_net *net);
+
+/*
+ * wefti_net_expect - what a rank of the job has yet to send, headers not
+ * counted: news of it may wait until then.
+ *
+ * wefti_net_hurry - forgets what was expected: all that has come is news.
+ */
+void wefti_net_expect(wefti_net *net, int peer, wefti_port_expected expected);
+void wefti_net_hurry(wefti_net *net);
 
 /* Whether the engine's bell will ring with the next news; false: there is
  * some already. */

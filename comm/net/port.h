@@ -18,7 +18,7 @@
 #include <stdint.h>
 
 enum {
-    WEFTI_PORT_VERSION = 6,
+    WEFTI_PORT_VERSION = 7,
     WEFTI_PORT_ADDRESS_BYTES = 600,
     WEFTI_PORT_HEADER_BYTES = 128,
     WEFTI_PORT_PROOF_BYTES = 32
@@ -101,6 +101,18 @@ typedef struct wefti_port_message {
 } wefti_port_message;
 
 /*
+ * What a rank knows of what is to come from a peer.
+ *
+ * messages, bytes  nothing is of use before so many, headers included, have
+ *                  come; 0: anything may be
+ * blocked          but to send more it needs the peer's word, any message
+ */
+typedef struct wefti_port_expected {
+    size_t messages, bytes;
+    bool blocked;
+} wefti_port_expected;
+
+/*
  * One way to send: a transport on a device, as the network library names them.
  * network: it leads to other hosts. Texts are borrowed during the call.
  */
@@ -129,6 +141,11 @@ typedef void wefti_port_say(wefti_port_tone tone, const char *text);
  * hold       true: messages may be kept back, to go out together with the
  *            next hold(false).
  * progress   whether anything moved.
+ * expect     of a peer: event_fd may stay silent until that has come, where
+ *            it is blocked as long as there is enough to send. NULL: the port
+ *            cannot wait for more than a byte.
+ * hurry      forgets what was expected, event_fd tells of each byte that has
+ *            come; whether it would not have told of some. NULL with expect.
  * arm        true: event_fd becomes readable with the next news; false: there
  *            is news already.
  * unsent     messages not yet handed to the network; queued: those to a peer,
@@ -151,6 +168,9 @@ struct wefti_port_table {
     void (*send)(wefti_port *port, const wefti_port_message *message);
     void (*hold)(wefti_port *port, bool on);
     bool (*progress)(wefti_port *port);
+    void (*expect)(wefti_port *port, int peer,
+                   const wefti_port_expected *expected);
+    bool (*hurry)(wefti_port *port);
     bool (*arm)(wefti_port *port);
     int (*event_fd)(wefti_port *port);
     size_t (*unsent)(wefti_port *port);

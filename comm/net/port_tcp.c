@@ -342,6 +342,17 @@ static bool progress(wefti_port *self)
     return wefti_tcp_links_flush(port) || moved;
 }
 
+static void expect(wefti_port *self, int peer,
+                   const wefti_port_expected *expected)
+{
+    wefti_tcp_links_expect(&self->links, peer, expected);
+}
+
+static bool hurry(wefti_port *self)
+{
+    return wefti_tcp_links_hurry(&self->links);
+}
+
 static bool arm(wefti_port *self)
 {
     wefti_tcp_links *port = &self->links;
@@ -409,6 +420,8 @@ const wefti_port_table wefti_port_tcp = {
     .send = send_message,
     .hold = hold,
     .progress = progress,
+    .expect = expect,
+    .hurry = hurry,
     .arm = arm,
     .event_fd = get_event_fd,
     .unsent = count_unsent,

@@ -6,7 +6,7 @@
  *   region (ours) --store, and tell--> mirror of it (theirs)
  *
  * What is told of comes from the region itself, where it stays until its reader
- * has released it; point to point, from beside the mirror.
+ * has released it; point to point, from fabric->outgoing.
  */
 #include "comm/net/remote.h"
 
@@ -33,10 +33,16 @@ weft_status wefti_remote_init(wefti_fabric *fabric, struct wefti_net *net,
     fabric->rounds = wefti_rounds_create(firsts, (int)ranks, fabric->rank);
     fabric->told_taken = calloc(cells, sizeof(*fabric->told_taken));
     fabric->awaited = calloc(cells, sizeof(*fabric->awaited));
+    fabric->outgoing =
+        calloc(ranks * WEFTI_P2P_AREAS, sizeof(*fabric->outgoing));
     if (!fabric->lines || !fabric->inbound || !fabric->rounds ||
-        !fabric->told_taken || !fabric->awaited) {
+        !fabric->told_taken || !fabric->awaited || !fabric->outgoing) {
         return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for %zu peers",
                            ranks);
+    }
+    weft_status status = wefti_fabric_open_spare(fabric);
+    if (status != WEFT_OK) {
+        return status;
     }
     fabric->net = net;
     for (size_t peer = 0; peer < ranks; peer++) {
@@ -152,13 +158,14 @@ void wefti_remote_tell_entry(wefti_fabric *fabric, int peer, uint64_t number,
     if (!wefti_fabric_is_remote(fabric, peer)) {
         return;
     }
-    const wefti_entry *entry =
+    wefti_entry *entry =
         wefti_shared_get_entry(&fabric->shared, fabric->rank, number);
     wefti_wire wire = begin(fabric, WEFTI_WIRE_ENTRY);
     pack_entry(entry, number, &wire);
     wire.words[5] = part_elems;
     fabric->net->sent_bytes += payload_bytes;
-    const wefti_net_load load = {entry->payload, payload_bytes, urgent};
+    const wefti_net_load load = {wefti_entry_payload(entry, payload_bytes),
+                                 payload_bytes, urgent};
     tell(fabric, peer, &wire, &load);
 }
 
@@ -312,11 +319,10 @@ static void *stage(wefti_fabric *fabric, wefti_fabric_path path, int staging,
     if (!wefti_op_slot_is_p2p(path.op_slot)) {
         return wefti_fabric_shm.stage(fabric, path, staging, offset);
     }
-    const wefti_mapping *outgoing =
-        fabric->outgoing[wefti_p2p_area(path.op_slot, path.channel)];
+    const wefti_mapping *outgoing = wefti_fabric_get_outgoing(
+        fabric, path.peer, wefti_p2p_area(path.op_slot, path.channel));
     return (unsigned char *)wefti_mapping_get_base(outgoing) +
-           ((size_t)path.peer * WEFTI_P2P_REMOTE_SLOTS + offset) *
-               WEFTI_P2P_SLOT_BYTES;
+           offset * WEFTI_P2P_SLOT_BYTES;
 }
 
 static bool has_room(wefti_fabric *fabric, wefti_fabric_path path)

@@ -17,7 +17,7 @@
  * world_ranks    [nranks] who the members are in the job
  * firsts         [nranks] the lowest rank that shares memory with each
  *
- * Returns     OK | ERR_NO_MEMORY.
+ * Returns     OK | ERR_NO_MEMORY | ERR_SYSTEM.
  */
 WEFT_NODISCARD weft_status wefti_remote_init(wefti_fabric *fabric,
                                              struct wefti_net *net,

@@ -143,6 +143,12 @@ void wefti_tcp_link_mark(wefti_tcp_links *port, wefti_tcp_link *link)
     }
 }
 
+static void watch_stream(wefti_tcp_links *port, wefti_tcp_link *self)
+{
+    const bool room = self->stream.full || self->stream.drains;
+    watch_link(port, self, EPOLLIN | (room ? EPOLLOUT : 0));
+}
+
 /* Sends what the kernel takes, and asks to be told when it takes more. */
 static bool flush(wefti_tcp_links *port, wefti_tcp_link *self)
 {
@@ -153,7 +159,7 @@ static bool flush(wefti_tcp_links *port, wefti_tcp_link *self)
         return true;
     }
     port->unsent -= before - self->stream.unsent;
-    watch_link(port, self, EPOLLIN | (self->stream.full ? EPOLLOUT : 0));
+    watch_stream(port, self);
     return result == WEFTI_TCP_MOVED;
 }
 
@@ -408,6 +414,33 @@ bool wefti_tcp_links_handle(wefti_tcp_links *port, int64_t word,
     }
     read_greeting(port, (int)(LISTENER - WEFTI_RAILS_MOST - word));
     return true;
+}
+
+/* ---- what is expected ------------------------------------------------------
+ */
+
+void wefti_tcp_links_expect(wefti_tcp_links *port, int peer,
+                            const wefti_port_expected *expected)
+{
+    wefti_tcp_link *link = port->peers[peer].links[0];
+    if (port->rail_count == 1 && link && link->state == WEFTI_TCP_LINK_UP) {
+        wefti_tcp_stream_expect(&link->stream, expected);
+        watch_stream(port, link);
+    }
+}
+
+bool wefti_tcp_links_hurry(wefti_tcp_links *port)
+{
+    bool hid = false;
+    for (int i = 0; i < port->config.npeers * port->rail_count; i++) {
+        wefti_tcp_link *link =
+            port->peers[i / port->rail_count].links[i % port->rail_count];
+        if (link && link->state == WEFTI_TCP_LINK_UP) {
+            hid |= wefti_tcp_stream_hurry(&link->stream);
+            watch_stream(port, link);
+        }
+    }
+    return hid;
 }
 
 /* ---- rails that fall silent ------------------------------------------------

@@ -108,6 +108,14 @@ bool wefti_tcp_links_flush(wefti_tcp_links *port);
 bool wefti_tcp_links_handle(wefti_tcp_links *port, int64_t word,
                             uint32_t events);
 
+/*
+ * As expect and hurry of comm/net/port.h. Over several rails nothing is
+ * expected: which of them will carry how much of it, only the sender knows.
+ */
+void wefti_tcp_links_expect(wefti_tcp_links *port, int peer,
+                            const wefti_port_expected *expected);
+bool wefti_tcp_links_hurry(wefti_tcp_links *port);
+
 /* Watches the rail's listening socket; false with errno. */
 bool wefti_tcp_links_listen(wefti_tcp_links *port, int rail);
 

@@ -8,8 +8,8 @@
  * receiver wants them. Small messages and urgent ones overtake others that have
  * not begun, but none of these for ever.
  * A frame also says how many bytes are queued behind it, so that the receiver
- * can ask the kernel to be woken for many of them at once (SO_RCVLOWAT), and
- * never for more than is sure to come.
+ * can ask the kernel to be woken for many of them at once (SO_RCVLOWAT): for no
+ * more than is sure to come, or than it needs before anything is of use to it.
  */
 #ifndef COMM_NET_TCP_STREAM_H
 #define COMM_NET_TCP_STREAM_H
@@ -47,10 +47,14 @@ typedef struct wefti_tcp_record wefti_tcp_record;
 /*
  * unsent     messages not yet handed to the kernel, unsent_bytes theirs
  * full       the kernel takes no more for now
- * urgent     a message was; bounded: the kernel is given little at a time since
+ * urgent     a message was: the kernel is given little at a time since
+ * drains     the kernel has enough to send, and is to say when not
+ * bound_bytes  that it takes unsent, as set on the socket; 0: any number
  * ahead      [ahead_begin, ahead_end): received and not yet looked at
  * reading    a frame of which got_bytes of the data have come, of message
  *            `whole`: own, or one of pieces (NULL: none may come)
+ * expected_bytes  that the kernel has yet to hand over before anything of them
+ *            is of use; 0: not known
  * lowat      as it is set on the socket
  */
 typedef struct wefti_tcp_stream {
@@ -58,13 +62,15 @@ typedef struct wefti_tcp_stream {
     const wefti_port_config *config;
     wefti_tcp_record *first, *free;
     size_t unsent, unsent_bytes;
-    bool full, urgent, bounded;
+    bool full, urgent, drains;
+    size_t bound_bytes;
     bool reading;
     wefti_tcp_frame frame;
     unsigned char header[WEFTI_PORT_HEADER_BYTES];
     size_t got_bytes;
     wefti_tcp_whole *whole, own;
     wefti_tcp_pieces *pieces;
+    size_t expected_bytes;
     size_t lowat;
     size_t ahead_begin, ahead_end;
     unsigned char ahead[WEFTI_TCP_AHEAD_BYTES];
@@ -99,5 +105,10 @@ wefti_tcp_result wefti_tcp_stream_flush(wefti_tcp_stream *stream);
 
 /* Receives what has come, within reason; arrived() is called from here. */
 wefti_tcp_result wefti_tcp_stream_read(wefti_tcp_stream *stream);
+
+/* As expect and hurry of comm/net/port.h, of one connection. */
+void wefti_tcp_stream_expect(wefti_tcp_stream *stream,
+                             const wefti_port_expected *expected);
+bool wefti_tcp_stream_hurry(wefti_tcp_stream *stream);
 
 #endif

@@ -198,7 +198,7 @@ static void apply_entry(const wefti_wire *wire, const void *data,
         return; /* overtaken by a later one */
     }
     if (data_bytes) {
-        memcpy(entry->payload, data, data_bytes);
+        memcpy(wefti_entry_payload(entry, data_bytes), data, data_bytes);
     }
     write_entry(wire, entry, skew_ns);
     *wefti_shared_get_count(view->shared, (int)wire->from, view->rank, number) =

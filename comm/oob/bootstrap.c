@@ -27,10 +27,10 @@ static weft_status check_limit(const char *name, int64_t limit_ms)
 
 static weft_status check_ranks(const wefti_bootstrap_request *request)
 {
-    if (request->nranks < 0 || request->nranks > WEFTI_BOOTSTRAP_RANKS_MOST ||
+    if (request->nranks < 0 || request->nranks > WEFTI_JOB_RANKS_MOST ||
         (request->id && request->nranks == 0)) {
         return wefti_error(WEFT_ERR_INVALID, "nranks %d: allowed is 1..%d",
-                           request->nranks, WEFTI_BOOTSTRAP_RANKS_MOST);
+                           request->nranks, WEFTI_JOB_RANKS_MOST);
     }
     int most = request->nranks > 0 ? request->nranks - 1 : 0;
     if (request->rank < 0 || request->rank > most) {

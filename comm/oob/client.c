@@ -5,8 +5,8 @@
  * Until the server has ACCEPTED this rank, a lost connection means only that
  * the server was oversubscribed: try again. From then on it means that the
  * server has died. Every wait ends with the request's time limit; a member
- * gives the server, which watches the same limit, a second more, so that on a
- * busy machine all still get one verdict.
+ * waits a second more for the server, which watches the same limit, so that on
+ * a busy machine all still get one verdict.
  */
 #include "comm/oob/client_state.h"
 
@@ -26,7 +26,7 @@
 
 enum { RETRY_FIRST_MS = 2, RETRY_MOST_MS = 100 };
 enum { MARGIN_MOST_MS = 250, VERDICT_GRACE_MS = 1000 };
-enum { GIVE_UP_MS = 500 };
+enum { CANCEL_MS = 500 };
 
 static int64_t least(int64_t a, int64_t b)
 {
@@ -67,7 +67,7 @@ static weft_status fail_by_language(const wefti_client *self)
                        self->request->rank, self->endpoint->text);
 }
 
-/* Says once that the server is not there, or silent. */
+/* Warns once that the server is not there, or silent. */
 static void warn_if_due(wefti_client *self)
 {
     if (wefti_clock_ns() >= self->warn_at_ns) {
@@ -102,12 +102,12 @@ static weft_status fail_by_version(const wefti_client *self)
                        theirs.patch);
 }
 
-/* This rank is to give up: the others may still learn that from it. */
+/* This rank is to be cancelled: the others may still learn that from it. */
 static void note_cancel(wefti_client *self)
 {
     self->cancelled = true;
     self->deadline_ns = least(self->deadline_ns,
-                              wefti_clock_ns() + GIVE_UP_MS * INT64_C(1000000));
+                              wefti_clock_ns() + CANCEL_MS * INT64_C(1000000));
 }
 
 int wefti_client_cancel_fd(const wefti_client *self)
@@ -132,10 +132,10 @@ static weft_status report_cancel(wefti_client *self)
         .kind = WEFTI_OOB_VERDICT,
         .as.verdict = {.status = WEFT_ERR_ABORTED,
                        .text = "its creation was cancelled"}};
-    if (!self->cancelled || !self->accepted || self->told) {
+    if (!self->cancelled || !self->accepted || self->cancel_sent) {
         return WEFT_OK;
     }
-    self->told = true;
+    self->cancel_sent = true;
     return wefti_oob_connection_post(&self->connection, &verdict);
 }
 
@@ -196,13 +196,13 @@ static weft_status await_message(wefti_client *self, unsigned allowed)
             self->last_failure = 0;
             return fail_by_time(self);
         }
-        weft_status told = report_cancel(self);
-        if (told == WEFT_OK) {
+        weft_status sent = report_cancel(self);
+        if (sent == WEFT_OK) {
             poll_once(self);
-            told = report_refused(self);
+            sent = report_refused(self);
         }
-        if (told != WEFT_OK) {
-            return told;
+        if (sent != WEFT_OK) {
+            return sent;
         }
     }
 }
@@ -223,14 +223,14 @@ static weft_status await_as_member(wefti_client *self,
         if (status != WEFT_OK) {
             return status;
         }
-        const wefti_oob_message_verdict *said = &self->message.as.verdict;
+        const wefti_oob_message_verdict *verdict = &self->message.as.verdict;
         if (self->message.kind == WEFTI_OOB_NOTICE) {
             wefti_log(WEFTI_LOG_WARN, self->request->rank, "waits: %s",
-                      said->text);
+                      verdict->text);
         } else if (self->message.kind == WEFTI_OOB_VERDICT &&
-                   said->status != WEFT_OK) {
+                   verdict->status != WEFT_OK) {
             self->judged = true;
-            return wefti_error(said->status, "%s", said->text);
+            return wefti_error(verdict->status, "%s", verdict->text);
         } else if (self->message.kind == kind) {
             return WEFT_OK;
         } else {
@@ -405,7 +405,13 @@ static weft_status take_part(wefti_client *self, wefti_membership *membership)
             self->limit_ns + VERDICT_GRACE_MS * INT64_C(1000000);
     }
     self->warn_at_ns = INT64_MAX; /* the server warns now */
-    weft_status status = await_as_member(self, WEFTI_OOB_WELCOME);
+    weft_status status = WEFT_OK;
+    for (int left = 1; left > 0 && status == WEFT_OK;) {
+        status = await_as_member(self, WEFTI_OOB_WELCOME);
+        if (status == WEFT_OK) {
+            status = wefti_client_note_members(self, membership, &left);
+        }
+    }
     if (status == WEFT_OK) {
         status = wefti_client_collect(self, membership, &report);
     }

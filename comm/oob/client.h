@@ -13,7 +13,7 @@
  * wefti_client_join - find the server, prove which rank this is, and take part
  * until the verdict.
  *
- * request   its id is not looked at; rank and nranks are set.
+ * request   its id is ignored; rank and nranks are set.
  *
  * Returns     as wefti_bootstrap_join; *membership_out is set by OK only.
  */

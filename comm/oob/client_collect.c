@@ -31,18 +31,54 @@ bool wefti_client_is_complete(const wefti_oob_message *report)
            report->as.report.outcome == WEFTI_OUTCOME_COMPLETE;
 }
 
+static weft_status refuse_welcome(const wefti_client *self)
+{
+    return wefti_error(WEFT_ERR_BOOTSTRAP,
+                       "rank %d: the welcome of %s does not fit",
+                       self->request->rank, self->endpoint->name);
+}
+
+/* Whether a rank's leaders are itself, or earlier ranks that lead themselves.
+ */
+static bool is_led(const wefti_member *members, int rank)
+{
+    const int domain = members[rank].domain, host = members[rank].host;
+    return domain <= rank && host <= rank && members[domain].domain == domain &&
+           members[host].host == host;
+}
+
+weft_status wefti_client_note_members(wefti_client *self,
+                                      wefti_membership *membership,
+                                      int *left_out)
+{
+    const wefti_oob_message_welcome *welcome = &self->message.as.welcome;
+    if ((int)welcome->nranks != membership->nranks ||
+        (int)welcome->first != self->welcomed) {
+        return refuse_welcome(self);
+    }
+    for (uint32_t i = 0; i < wefti_welcome_count(welcome); i++) {
+        const int rank = self->welcomed++;
+        wefti_member *member = &membership->members[rank];
+        member->pid = (pid_t)welcome->pids[i];
+        member->domain = welcome->domains[i];
+        member->host = welcome->hosts[i];
+        if (!is_led(membership->members, rank)) {
+            return refuse_welcome(self);
+        }
+    }
+    *left_out = membership->nranks - self->welcomed;
+    return WEFT_OK;
+}
+
 /* The domain's memory: made here, or fetched from the domain's leader. */
-static weft_status get_memory(wefti_client *self,
-                              const wefti_oob_message_welcome *welcome,
-                              wefti_membership *membership,
+static weft_status get_memory(wefti_client *self, wefti_membership *membership,
                               wefti_oob_message_report *report)
 {
+    const wefti_oob_message_welcome *welcome = &self->message.as.welcome;
     const uint32_t rank = (uint32_t)self->request->rank;
     const char *call = "";
-    if (welcome->domains[rank] == rank) {
-        return wefti_memory_source_start(&self->memory_source, (int)rank,
-                                         membership->job_key, welcome,
-                                         &membership->memory_fd);
+    if (membership->members[rank].domain == (int)rank) {
+        return wefti_memory_source_start(&self->memory_source, membership);
     }
     wefti_memory_source_close(&self->memory_source);
     wefti_tokens tokens = wefti_handover_tokens(membership->job_key, rank);
@@ -68,23 +104,13 @@ weft_status wefti_client_collect(wefti_client *self,
     const wefti_oob_message_welcome *welcome = &self->message.as.welcome;
     wefti_oob_message_report *report = &message->as.report;
     *report = (wefti_oob_message_report){0};
-    if ((int)welcome->nranks != self->request->nranks ||
-        welcome->pids[self->request->rank] != (uint32_t)getpid() ||
+    if (membership->members[membership->rank].pid != getpid() ||
         !wefti_oob_session_unbox(&self->connection.session, welcome->box,
                                  membership->job_key)) {
-        return wefti_error(WEFT_ERR_BOOTSTRAP,
-                           "rank %d: the welcome of %s does not fit",
-                           self->request->rank, self->endpoint->name);
+        return refuse_welcome(self);
     }
     memcpy(membership->tuning, welcome->tuning, sizeof(membership->tuning));
-    for (int rank = 0; rank < membership->nranks; rank++) {
-        wefti_member *member = &membership->members[rank];
-        member->pid = (pid_t)welcome->pids[rank];
-        member->domain = welcome->domains[rank];
-        member->host = welcome->hosts[rank];
-    }
-    wefti_client_refuse_part(message,
-                             get_memory(self, welcome, membership, report));
+    wefti_client_refuse_part(message, get_memory(self, membership, report));
     if (!wefti_client_is_complete(message)) {
         return WEFT_OK;
     }

@@ -310,8 +310,8 @@ wefti_oob_arrival wefti_oob_connection_next(wefti_oob_connection *connection,
     return WEFTI_OOB_ARRIVAL_READY;
 }
 
-weft_status wefti_oob_connection_post(wefti_oob_connection *connection,
-                                      const wefti_oob_message *message)
+weft_status wefti_oob_connection_queue(wefti_oob_connection *connection,
+                                       const wefti_oob_message *message)
 {
     unsigned char frame[WEFTI_OOB_FRAME_MOST];
     size_t frame_bytes = wefti_oob_message_encode(message, frame);
@@ -333,8 +333,17 @@ weft_status wefti_oob_connection_post(wefti_oob_connection *connection,
     }
     memcpy(connection->out + connection->out_bytes, frame, frame_bytes);
     connection->out_bytes += frame_bytes;
-    wefti_oob_connection_flush(connection);
     return WEFT_OK;
+}
+
+weft_status wefti_oob_connection_post(wefti_oob_connection *connection,
+                                      const wefti_oob_message *message)
+{
+    weft_status status = wefti_oob_connection_queue(connection, message);
+    if (status == WEFT_OK) {
+        wefti_oob_connection_flush(connection);
+    }
+    return status;
 }
 
 bool wefti_oob_connection_pass(wefti_oob_connection *connection,

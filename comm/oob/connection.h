@@ -89,7 +89,7 @@ WEFT_NODISCARD weft_status wefti_oob_connection_accept(
 void wefti_oob_connection_fini(
     wefti_oob_connection *connection); /* closes; twice is legal */
 
-/* What to poll fd for; what to do with what poll said. */
+/* What to poll fd for; what to do with the events that poll returned. */
 short wefti_oob_connection_events(const wefti_oob_connection *connection);
 void wefti_oob_connection_serve(wefti_oob_connection *connection,
                                 short revents);
@@ -111,9 +111,13 @@ wefti_oob_arrival wefti_oob_connection_next(wefti_oob_connection *connection,
  * wefti_oob_connection_post - encode, seal what is sealed, queue, and send what
  * the connection takes now.
  *
- * Returns     OK (also when the peer is gone: next tells) | ERR_NO_MEMORY.
+ * Returns     OK (also when the peer is gone: next reports it) | ERR_NO_MEMORY.
  */
 WEFT_NODISCARD weft_status wefti_oob_connection_post(
+    wefti_oob_connection *connection, const wefti_oob_message *message);
+
+/* wefti_oob_connection_queue - as post, and to be sent with flush. */
+WEFT_NODISCARD weft_status wefti_oob_connection_queue(
     wefti_oob_connection *connection, const wefti_oob_message *message);
 
 /*

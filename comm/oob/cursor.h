@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * comm/oob/cursor.h - walks a byte buffer that has an end: numbers are
- * little-endian, nothing is read or written past the end, and one flag tells
- * afterwards whether anything would have been.
+ * little-endian, nothing is read or written past the end, and one flag is set
+ * if anything would have been.
  */
 #ifndef COMM_OOB_CURSOR_H
 #define COMM_OOB_CURSOR_H

@@ -145,11 +145,11 @@ static bool always(const wefti_bootstrap_request *request)
 }
 
 /*
- * Half of what torchrun sets is no launcher's trace, but mostly a user's
- * mistake: each rank would be a job of its own without a word.
+ * A part of the variables that torchrun sets is mostly a user's mistake:
+ * without this warning each rank would silently be a job of its own.
  */
-static weft_status join_nobody(const wefti_bootstrap_request *request,
-                               wefti_membership *membership_out)
+static weft_status join_unlaunched(const wefti_bootstrap_request *request,
+                                   wefti_membership *membership_out)
 {
     const char *size = wefti_setting_foreign("WORLD_SIZE");
     const char *rank = wefti_setting_foreign("RANK");
@@ -173,10 +173,10 @@ const wefti_launch_source wefti_launch_source_environment = {
 };
 
 const wefti_launch_source wefti_launch_source_alone = {
-    .name = "nobody",
-    .sign = "no launcher has left a trace",
+    .name = "no launcher",
+    .sign = "no variables of one are set",
     .alone_too = true,
     .applies = always,
     .find_rank = wefti_environment_find_rank,
-    .join = join_nobody,
+    .join = join_unlaunched,
 };

@@ -129,6 +129,6 @@ wefti_handover_fetch(const unsigned char name[WEFTI_SOCKET_NAME_BYTES],
     if (failure == 0) {
         return WEFTI_OUTCOME_COMPLETE;
     }
-    return failure == ECONNREFUSED ? WEFTI_OUTCOME_ELSEWHERE
+    return failure == ECONNREFUSED ? WEFTI_OUTCOME_UNREACHABLE
                                    : WEFTI_OUTCOME_SYSTEM;
 }

@@ -4,8 +4,8 @@
  * its lowest rank to each other over an abstract unix socket, which exists only
  * inside one network namespace of one host.
  *
- * Whoever fetches proves itself by its claim token and by the kernel's word for
- * its process and user; the rank that hands out, by the answer.
+ * The rank that fetches is proved by its claim token and by its process and
+ * user, which the kernel states; the rank that hands out, by the answer.
  */
 #ifndef COMM_OOB_HANDOVER_H
 #define COMM_OOB_HANDOVER_H
@@ -33,7 +33,7 @@ bool wefti_handover_send(wefti_oob_connection *connection, uint32_t rank,
 /*
  * wefti_handover_fetch - claim the memory.
  *
- * Returns     COMPLETE with *memory_fd_out (close-on-exec) | ELSEWHERE |
+ * Returns     COMPLETE with *memory_fd_out (close-on-exec) | UNREACHABLE |
  *             SYSTEM with errno, and in *call_out which call set it.
  * Blocks      until deadline_ns, or until cancel_fd, if not -1, is readable
  *             (ECANCELED).

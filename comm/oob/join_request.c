@@ -15,7 +15,7 @@
 
 /* How long a rank that cannot take part tries to find a server: rank 0 may
  * have the same limit, and then there is none. */
-enum { TELL_MS = 1000 };
+enum { REFUSED_MS = 1000 };
 
 wefti_bootstrap_request
 wefti_bootstrap_refuse(const wefti_bootstrap_request *request,
@@ -27,8 +27,8 @@ wefti_bootstrap_refuse(const wefti_bootstrap_request *request,
     if (refused.stay_ms == 0) {
         refused.stay_ms = request->timeout_ms;
     }
-    if (refused.timeout_ms > TELL_MS) {
-        refused.timeout_ms = TELL_MS;
+    if (refused.timeout_ms > REFUSED_MS) {
+        refused.timeout_ms = REFUSED_MS;
     }
     return refused;
 }

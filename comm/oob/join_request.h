@@ -22,13 +22,13 @@ typedef struct wefti_client wefti_client;
  *              and prepare is not called.
  * stay_ms      if not 0, a member's time limit in place of timeout_ms, which
  *              then is for becoming one.
- * cancel_fd    readable once this rank is to give up; NULL: never.
+ * cancel_fd    readable once this rank is to be cancelled; NULL: never.
  * foreign_out  set where the server that answers has another secret; NULL: not
  *              asked for.
- * judged_out   set where a server that has the secret gave a verdict; NULL: not
+ * judged_out   set where a server that has the secret sent a verdict; NULL: not
  *              asked for.
  * warn_ms      a rank that waits logs (warn) which ranks are missing.
- * timeout_ms   and gives up.
+ * timeout_ms   and fails.
  * prepare      what has to succeed on every rank before any rank returns OK:
  *              called once this rank holds its membership (borrowed); where
  *              one fails, all get its status and its text. client: to exchange
@@ -55,9 +55,9 @@ typedef struct wefti_bootstrap_request {
 } wefti_bootstrap_request;
 
 /*
- * wefti_bootstrap_refuse - request as a rank makes it that cannot take part,
- * to send the others the reason; reason is borrowed. It looks for a server for
- * a moment only: rank 0 may lack the same.
+ * wefti_bootstrap_refuse - the request of a rank that cannot take part, which
+ * sends the others the reason; reason is borrowed. It tries to reach a server
+ * for a moment only: rank 0 may lack the same.
  */
 wefti_bootstrap_request
 wefti_bootstrap_refuse(const wefti_bootstrap_request *request,

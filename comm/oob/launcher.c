@@ -14,7 +14,7 @@
 
 _Static_assert(sizeof(wefti_ended) <= _POSIX_PIPE_BUF, "written whole");
 
-/* As with the socket, the number may name anything by now: so it is looked at,
+/* As with the socket, the number may name anything by now: so it is checked,
  * and what is no pipe is not weft-run's. */
 int wefti_launcher_find(void)
 {

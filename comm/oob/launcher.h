@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * comm/oob/launcher.h - what weft-run tells the bootstrap: which ranks have
- * ended. A rank that ends before it has joined has no connection whose end the
- * others could see.
+ * comm/oob/launcher.h - what weft-run reports to the bootstrap: which ranks
+ * have ended. A rank that ends before it has joined has no connection whose end
+ * the others could see.
  *
  * weft-run writes one record for each process into a pipe that rank 0's process
- * inherits (WEFT_LAUNCHER_FD); records are far below what a pipe keeps whole.
- * Once that process has ended weft-run reads it itself (perf/run_stand_in.h).
+ * inherits (WEFT_LAUNCHER_FD); records are much shorter than what a pipe writes
+ * atomically. Once that process has ended weft-run reads it itself
+ * (perf/run_stand_in.h).
  */
 #ifndef COMM_OOB_LAUNCHER_H
 #define COMM_OOB_LAUNCHER_H

@@ -74,7 +74,8 @@ static wefti_oob_connection *make_room(wefti_oob_listener *listener)
     return first;
 }
 
-/* This process has no descriptor left for a new peer: one inside gives its. */
+/* This process has no descriptor left for a new peer: an accepted one is
+ * closed. */
 static void free_descriptor(wefti_oob_listener *listener)
 {
     wefti_oob_connection *first = first_to_go(listener);

@@ -42,8 +42,8 @@ wefti_oob_listener_watch(const wefti_oob_listener *listener,
                          struct pollfd polled_out[WEFTI_OOB_LISTENER_POLLED]);
 
 /*
- * wefti_oob_listener_serve - what poll said of them: hands each peer that has
- * sent something to read, accepts those that wait, some at a time, so that
+ * wefti_oob_listener_serve - acts on what poll returned: hands each peer that
+ * has sent something to read, accepts those that wait, some at a time, so that
  * those inside are served between, and drops those that have been here too
  * long.
  *

@@ -51,7 +51,7 @@ static inline bool wefti_membership_is_local(const wefti_membership *membership,
 int wefti_membership_count_local(const wefti_membership *membership);
 
 /*
- * wefti_membership_init - nobody watched, no memory (memory_fd -1).
+ * wefti_membership_init - no process watched, no memory (memory_fd -1).
  *
  * Returns     OK | ERR_NO_MEMORY; fini is legal after both.
  */

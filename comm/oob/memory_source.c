@@ -10,7 +10,6 @@
 #include "comm/oob/handover.h"
 
 #include <sodium.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -22,8 +21,7 @@ wefti_memory_source_open(wefti_memory_source *memory_source,
 {
     memory_source->memory_fd = -1;
     memory_source->refused = -1;
-    memory_source->pids = NULL;
-    memory_source->domains = NULL;
+    memory_source->members = NULL;
     wefti_oob_listener_init(&memory_source->listener, -1, NULL);
     wefti_endpoint own;
     randombytes_buf(name_out, WEFTI_SOCKET_NAME_BYTES);
@@ -34,34 +32,15 @@ wefti_memory_source_open(wefti_memory_source *memory_source,
 void wefti_memory_source_close(wefti_memory_source *memory_source)
 {
     wefti_oob_listener_close(&memory_source->listener);
-    free(memory_source->pids);
-    free(memory_source->domains);
-    memory_source->pids = NULL;
-    memory_source->domains = NULL;
+    memory_source->members = NULL;
 }
 
-weft_status
-wefti_memory_source_start(wefti_memory_source *memory_source, int rank,
-                          const unsigned char job_key[WEFTI_JOB_KEY_BYTES],
-                          const wefti_oob_message_welcome *welcome,
-                          int *memory_fd_out)
+weft_status wefti_memory_source_start(wefti_memory_source *memory_source,
+                                      wefti_membership *members)
 {
-    const size_t ranks = welcome->nranks;
-    memory_source->pids = malloc(ranks * sizeof(*memory_source->pids));
-    memory_source->domains = malloc(ranks * sizeof(*memory_source->domains));
-    if (!memory_source->pids || !memory_source->domains) {
-        return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for %zu members",
-                           ranks);
-    }
-    memcpy(memory_source->pids, welcome->pids,
-           ranks * sizeof(*memory_source->pids));
-    memcpy(memory_source->domains, welcome->domains,
-           ranks * sizeof(*memory_source->domains));
-    memory_source->rank = rank;
-    memory_source->nranks = (int)welcome->nranks;
-    memory_source->job_key = job_key;
+    memory_source->members = members;
     memory_source->memory_fd = memfd_create("weft", MFD_CLOEXEC);
-    *memory_fd_out = memory_source->memory_fd;
+    members->memory_fd = memory_source->memory_fd;
     return memory_source->memory_fd < 0
                ? wefti_error_system("memory of the job (memfd_create)")
                : WEFT_OK;
@@ -74,18 +53,17 @@ static void judge(wefti_memory_source *memory_source,
     const int rank = (int)claim->rank;
     struct ucred peer = {0};
     socklen_t peer_bytes = sizeof(peer);
-    if (rank >= memory_source->nranks ||
+    const wefti_membership *members = memory_source->members;
+    if (rank >= members->nranks ||
         getsockopt(connection->fd, SOL_SOCKET, SO_PEERCRED, &peer,
                    &peer_bytes) != 0) {
         return;
     }
-    wefti_tokens tokens =
-        wefti_handover_tokens(memory_source->job_key, claim->rank);
+    wefti_tokens tokens = wefti_handover_tokens(members->job_key, claim->rank);
     if (sodium_memcmp(claim->token, tokens.claim, WEFTI_TOKEN_BYTES) == 0) {
         bool right = (peer.uid == geteuid() || peer.uid == 0) &&
-                     (uint32_t)peer.pid == memory_source->pids[rank] &&
-                     memory_source->domains[rank] ==
-                         memory_source->domains[memory_source->rank];
+                     peer.pid == members->members[rank].pid &&
+                     wefti_membership_is_local(members, rank);
         if (right) {
             /* If the answer is lost, the member comes again. */
             (void)wefti_handover_send(connection, claim->rank, &tokens,

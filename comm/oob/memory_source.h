@@ -7,6 +7,7 @@
 #define COMM_OOB_MEMORY_SOURCE_H
 
 #include "comm/oob/listener.h"
+#include "comm/oob/membership.h"
 
 /*
  * memory_fd   borrowed; -1: nothing is handed out, connections wait
@@ -14,11 +15,8 @@
  */
 typedef struct wefti_memory_source {
     int memory_fd;
-    int rank, nranks;
     int refused;
-    const unsigned char *job_key;
-    uint32_t *pids;    /* [nranks] */
-    uint16_t *domains; /* [nranks] */
+    const wefti_membership *members; /* NULL: nothing is handed out yet */
     wefti_oob_listener listener;
 } wefti_memory_source;
 
@@ -37,15 +35,13 @@ void wefti_memory_source_close(
  * wefti_memory_source_start - make the domain's memory, and hand it out from
  * now on.
  *
- * job_key         borrowed until close
- * memory_fd_out   the caller's, close-on-exec; borrowed until close
+ * members   borrowed until close: its key and members are known; gets the
+ *           memory_fd
  *
- * Returns     OK | ERR_NO_MEMORY | ERR_SYSTEM.
+ * Returns     OK | ERR_SYSTEM.
  */
 WEFT_NODISCARD weft_status wefti_memory_source_start(
-    wefti_memory_source *memory_source, int rank,
-    const unsigned char job_key[WEFTI_JOB_KEY_BYTES],
-    const wefti_oob_message_welcome *welcome, int *memory_fd_out);
+    wefti_memory_source *memory_source, wefti_membership *members);
 
 /* What to poll for (returns how many), and what to do with what came. Neither
  * blocks. */

@@ -18,7 +18,7 @@ enum {
     JOIN_BYTES = 5 * 4 + WEFTI_TUNING_BYTES + 2 * WEFTI_PLACE_KEY_BYTES +
                  WEFTI_SOCKET_NAME_BYTES,
     WELCOME_REST_BYTES =
-        4 + WEFTI_TUNING_BYTES + WEFTI_SOCKET_NAME_BYTES + WEFTI_BOX_BYTES,
+        2 * 4 + WEFTI_TUNING_BYTES + WEFTI_SOCKET_NAME_BYTES + WEFTI_BOX_BYTES,
     CLAIM_BYTES = 4 + WEFTI_TOKEN_BYTES,
     WELCOME_RANK_BYTES = 4 + 2 + 2,
     REPORT_BYTES = 1 + 4 + 2,
@@ -44,7 +44,7 @@ static const kind_row kinds[WEFTI_OOB_KIND_END] = {
                           VERDICT_REST_BYTES + WEFTI_OOB_TEXT_MOST, true},
     [WEFTI_OOB_WELCOME] = {WELCOME_REST_BYTES + WELCOME_RANK_BYTES,
                            WELCOME_REST_BYTES +
-                               WELCOME_RANK_BYTES *WEFTI_BOOTSTRAP_RANKS_MOST,
+                               WELCOME_RANK_BYTES *WEFTI_WELCOME_RANKS,
                            true},
     [WEFTI_OOB_CLAIM] = {CLAIM_BYTES, CLAIM_BYTES, false},
     [WEFTI_OOB_HANDED] = {CLAIM_BYTES, CLAIM_BYTES, false},
@@ -58,7 +58,7 @@ static const kind_row kinds[WEFTI_OOB_KIND_END] = {
 };
 
 _Static_assert(WEFTI_OOB_HEADER_BYTES + WELCOME_REST_BYTES +
-                       WELCOME_RANK_BYTES * WEFTI_BOOTSTRAP_RANKS_MOST +
+                       WELCOME_RANK_BYTES * WEFTI_WELCOME_RANKS +
                        WEFTI_OOB_MAC_BYTES <=
                    WEFTI_OOB_FRAME_MOST,
                "a welcome must fit");
@@ -164,19 +164,13 @@ static bool read_join(wefti_oob_reader *reader, wefti_oob_message_join *join)
            join->warn_ms <= INT32_MAX && join->timeout_ms <= INT32_MAX;
 }
 
-/* Whether i's leader is i itself, or an earlier rank that leads itself. */
-static bool leads(const uint16_t *leaders, uint32_t i)
-{
-    return leaders[i] == i ||
-           (leaders[i] < i && leaders[leaders[i]] == leaders[i]);
-}
-
 static void write_welcome(wefti_oob_writer *writer,
                           const wefti_oob_message_welcome *welcome)
 {
-    WEFTI_ASSERT(welcome->nranks <= WEFTI_BOOTSTRAP_RANKS_MOST);
+    WEFTI_ASSERT(welcome->nranks <= WEFTI_JOB_RANKS_MOST);
     wefti_oob_writer_number(writer, welcome->nranks, 4);
-    for (uint32_t i = 0; i < welcome->nranks; i++) {
+    wefti_oob_writer_number(writer, welcome->first, 4);
+    for (uint32_t i = 0; i < wefti_welcome_count(welcome); i++) {
         wefti_oob_writer_number(writer, welcome->pids[i], 4);
         wefti_oob_writer_number(writer, welcome->domains[i], 2);
         wefti_oob_writer_number(writer, welcome->hosts[i], 2);
@@ -191,15 +185,19 @@ static bool read_welcome(wefti_oob_reader *reader,
                          wefti_oob_message_welcome *welcome)
 {
     welcome->nranks = wefti_oob_reader_number(reader, 4);
-    if (welcome->nranks < 1 || welcome->nranks > WEFTI_BOOTSTRAP_RANKS_MOST) {
+    welcome->first = wefti_oob_reader_number(reader, 4);
+    if (welcome->nranks < 1 || welcome->nranks > WEFTI_JOB_RANKS_MOST ||
+        welcome->first >= welcome->nranks ||
+        welcome->first % WEFTI_WELCOME_RANKS != 0) {
         return false;
     }
-    for (uint32_t i = 0; i < welcome->nranks; i++) {
+    for (uint32_t i = 0; i < wefti_welcome_count(welcome); i++) {
         welcome->pids[i] = wefti_oob_reader_number(reader, 4);
         welcome->domains[i] = (uint16_t)wefti_oob_reader_number(reader, 2);
         welcome->hosts[i] = (uint16_t)wefti_oob_reader_number(reader, 2);
         if (welcome->pids[i] < 1 || welcome->pids[i] > INT32_MAX ||
-            !leads(welcome->domains, i) || !leads(welcome->hosts, i)) {
+            welcome->domains[i] > welcome->first + i ||
+            welcome->hosts[i] > welcome->first + i) {
             return false;
         }
     }
@@ -221,7 +219,7 @@ static bool read_claim(wefti_oob_reader *reader, wefti_oob_message_claim *claim)
 {
     claim->rank = wefti_oob_reader_number(reader, 4);
     wefti_oob_reader_bytes(reader, claim->token, sizeof(claim->token));
-    return claim->rank < WEFTI_BOOTSTRAP_RANKS_MOST;
+    return claim->rank < WEFTI_JOB_RANKS_MOST;
 }
 
 static bool printable(char character)
@@ -270,7 +268,7 @@ static bool read_report(wefti_oob_reader *reader,
     report->subject = wefti_oob_reader_number(reader, 4);
     report->error_number = wefti_oob_reader_number(reader, 2);
     if (outcome >= WEFTI_OUTCOME_END ||
-        report->subject >= WEFTI_BOOTSTRAP_RANKS_MOST ||
+        report->subject >= WEFTI_JOB_RANKS_MOST ||
         report->error_number > ERROR_NUMBER_MOST) {
         return false;
     }
@@ -320,7 +318,7 @@ static bool read_info(wefti_oob_reader *reader, wefti_oob_message_info *info)
     info->rank = wefti_oob_reader_number(reader, 4);
     info->used_bytes = wefti_oob_reader_number(reader, 2);
     if (info->round >= WEFTI_INFO_ROUNDS ||
-        info->rank >= WEFTI_BOOTSTRAP_RANKS_MOST ||
+        info->rank >= WEFTI_JOB_RANKS_MOST ||
         info->used_bytes > WEFTI_INFO_BYTES) {
         return false;
     }

@@ -33,7 +33,8 @@ enum {
     WEFTI_NONCE_BYTES = 32,
     WEFTI_TOKEN_BYTES = 32,
     WEFTI_BOX_BYTES = 24 + 16 + WEFTI_JOB_KEY_BYTES,
-    WEFTI_NOTE_BYTES = 480
+    WEFTI_WELCOME_RANKS = 1024, /* that one message lists */
+    WEFTI_NOTE_BYTES = 576
 };
 
 /*
@@ -43,14 +44,16 @@ enum {
  * REFUSAL S             the secret is wrong: nothing else is sent
  * ACCEPTED S            sealed: you are a member, wait
  * NOTICE S              sealed: a text worth a warning, such as which ranks are
- * missing WELCOME S             sealed: all are here; where the memory can be
- * fetched CLAIM                 over a leader's unix socket: rank and token
+ *                       missing
+ * WELCOME S             sealed: all are here; who they are, in as many messages
+ *                       as that takes, and where the memory can be fetched
+ * CLAIM                 over a leader's unix socket: rank and token
  * HANDED                back: token, and the descriptor
  * CARD C, S             sealed: how I, or a rank of another domain, is reached
- * REPORT C              sealed: I have it all, or what is missing
+ * REPORT C              sealed: the member has it all, or what is missing
  * VERDICT S             sealed: the end, good or bad, the same for all
- * VERDICT C             sealed: I cannot take part, in my own words; at most
- *                       WEFTI_OOB_REASON_MOST characters
+ * VERDICT C             sealed: the member cannot take part, with its reason;
+ *                       at most WEFTI_OOB_REASON_MOST characters
  * NOTE                  sealed: between ranks that have joined, after a HELLO
  * and a CHALLENGE of their own; comm/control/note.h says what is in it
  */
@@ -82,7 +85,7 @@ typedef struct wefti_oob_message_hello { /* CHALLENGE too */
 
 typedef struct wefti_oob_message_join {
     uint32_t rank;   /* 0 .. 1 048 575 */
-    uint32_t nranks; /* 1 .. 1 048 576; whether they fit is the server's say */
+    uint32_t nranks; /* 1 .. 1 048 576; the server decides whether they fit */
     uint32_t pid;    /* 1 .. 2^31 - 1 */
     uint32_t warn_ms;
     uint32_t timeout_ms; /* from now */
@@ -91,16 +94,26 @@ typedef struct wefti_oob_message_join {
     unsigned char socket_name[WEFTI_SOCKET_NAME_BYTES];
 } wefti_oob_message_join;
 
+/* Lists ranks from first on; only those differ in the messages of a member. */
 typedef struct wefti_oob_message_welcome {
-    uint32_t nranks; /* 1 .. WEFTI_BOOTSTRAP_RANKS_MOST */
-    uint32_t pids[WEFTI_BOOTSTRAP_RANKS_MOST];
+    uint32_t nranks; /* 1 .. WEFTI_JOB_RANKS_MOST */
+    uint32_t first;  /* a multiple of WEFTI_WELCOME_RANKS, below nranks */
+    uint32_t pids[WEFTI_WELCOME_RANKS];
     /* The lowest rank of the same domain, and of the same host. */
-    uint16_t domains[WEFTI_BOOTSTRAP_RANKS_MOST];
-    uint16_t hosts[WEFTI_BOOTSTRAP_RANKS_MOST];
+    uint16_t domains[WEFTI_WELCOME_RANKS];
+    uint16_t hosts[WEFTI_WELCOME_RANKS];
     unsigned char tuning[WEFTI_TUNING_BYTES];
     unsigned char socket_name[WEFTI_SOCKET_NAME_BYTES]; /* the leader's */
     unsigned char box[WEFTI_BOX_BYTES]; /* the job key, encrypted */
 } wefti_oob_message_welcome;
+
+/* How many ranks the message lists. */
+static inline uint32_t
+wefti_welcome_count(const wefti_oob_message_welcome *welcome)
+{
+    const uint32_t left = welcome->nranks - welcome->first;
+    return left < WEFTI_WELCOME_RANKS ? left : WEFTI_WELCOME_RANKS;
+}
 
 typedef struct wefti_oob_message_claim { /* HANDED too */
     uint32_t rank;
@@ -109,10 +122,10 @@ typedef struct wefti_oob_message_claim { /* HANDED too */
 
 typedef enum wefti_outcome {
     WEFTI_OUTCOME_COMPLETE = 0,
-    WEFTI_OUTCOME_ELSEWHERE, /* the unix socket cannot be reached */
-    WEFTI_OUTCOME_GONE,      /* the subject's process has ended */
-    WEFTI_OUTCOME_SYSTEM,    /* error_number says why */
-    WEFTI_OUTCOME_REFUSED,   /* the subject may not have the memory */
+    WEFTI_OUTCOME_UNREACHABLE, /* the unix socket cannot be reached */
+    WEFTI_OUTCOME_GONE,        /* the subject's process has ended */
+    WEFTI_OUTCOME_SYSTEM,      /* error_number says why */
+    WEFTI_OUTCOME_REFUSED,     /* the subject may not have the memory */
     WEFTI_OUTCOME_END
 } wefti_outcome;
 

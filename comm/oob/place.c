@@ -18,7 +18,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* A kernel without it says nothing, to all alike. */
+/* A kernel without it adds nothing, on all ranks alike. */
 static weft_status add_boot(crypto_generichash_state *state)
 {
     static const char path[] = "/proc/sys/kernel/random/boot_id";

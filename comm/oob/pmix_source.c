@@ -8,7 +8,7 @@
  * 0
  *
  * PMIx belongs to the process, and so does what is kept here, from the first
- * meeting to the process's end: leaving and coming back would race with the
+ * bootstrap to the process's end: leaving and coming back would race with the
  * others' fences. A rank is a process, and bootstraps are counted: the n-th of
  * a process is the n-th of all, and no key is used twice. PMIx counts its users
  * it, so MPI may do so too, before or after.
@@ -93,11 +93,10 @@ static weft_status launcher_init(launcher *self)
     uint32_t nranks = 0, beside = 0;
     status = ask(self, PMIX_JOB_SIZE, &nranks);
     if (status == WEFT_OK && (nranks < 1 || self->self.rank >= nranks ||
-                              nranks > WEFTI_BOOTSTRAP_RANKS_MOST)) {
-        status =
-            wefti_error(WEFT_ERR_BOOTSTRAP,
-                        "PMIx: rank %u of %u: allowed is a job of 1 to %d",
-                        self->self.rank, nranks, WEFTI_BOOTSTRAP_RANKS_MOST);
+                              nranks > WEFTI_JOB_RANKS_MOST)) {
+        status = wefti_error(WEFT_ERR_BOOTSTRAP,
+                             "PMIx: rank %u of %u: allowed is a job of 1 to %d",
+                             self->self.rank, nranks, WEFTI_JOB_RANKS_MOST);
     }
     self->nranks = (int)nranks;
     self->one_host =
@@ -115,7 +114,8 @@ static struct {
     launcher launcher;
 } process = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-/* mpirun takes a process that leaves without a word for one that crashed. */
+/* mpirun takes a process that leaves without PMIx_Finalize for one that
+ * crashed. */
 static void take_leave(void)
 {
     if (process.pid == getpid()) {

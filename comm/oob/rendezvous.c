@@ -115,7 +115,8 @@ static weft_status serve(const wefti_bootstrap_request *request,
     }
     status = start_server(request, secret, endpoint, listen_fd, &server);
     if (status != WEFT_OK) {
-        /* A second one, if it can be had, tells the others of the first. */
+        /* A second listener, if one can be had, warns the others of the
+         * first. */
         snprintf(reason, sizeof(reason), "%s", weft_error_text());
         own = wefti_bootstrap_refuse(request, status, reason);
         if (start_server(request, secret, endpoint, listen_fd, &server) !=

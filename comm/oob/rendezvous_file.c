@@ -7,7 +7,7 @@
  * The file appears whole (written beside, then renamed) and is its owner's
  * alone (0600). One that an earlier job left behind points at a port where
  * nothing answers, or at a process that does not know its secret: a rank that
- * finds either looks at the file again until it has changed or time is over.
+ * finds either reads the file again until it has changed or time is over.
  */
 #include "base/clock.h"
 #include "base/error.h"
@@ -31,7 +31,7 @@
 
 static const char prefix[] = "file:";
 
-enum { LOOK_MS = 20, CONNECT_MS = 200, LOCK_MS = 2000 };
+enum { POLL_MS = 20, CONNECT_MS = 200, LOCK_MS = 2000 };
 
 static bool applies(const wefti_bootstrap_request *request)
 {
@@ -158,7 +158,7 @@ static int lock_folder(const char *path)
             close(fd);
             return -1;
         }
-        (void)poll(NULL, 0, LOOK_MS);
+        (void)poll(NULL, 0, POLL_MS);
     }
     return fd;
 }
@@ -258,7 +258,7 @@ static weft_status come(const wefti_bootstrap_request *request,
             status =
                 wefti_error(WEFT_ERR_TIMEOUT, "rank %d: %s: %s after %lld ms",
                             request->rank, path,
-                            text[0] ? "nobody answers where it points"
+                            text[0] ? "nothing answers where it points"
                                     : "rank 0 has not written it",
                             (long long)request->timeout_ms);
         }
@@ -271,7 +271,7 @@ static weft_status come(const wefti_bootstrap_request *request,
             wefti_log(WEFTI_LOG_WARN, request->rank,
                       "waits for rank 0's invitation in %s", path);
         }
-        if (wefti_bootstrap_pause(request, LOOK_MS)) {
+        if (wefti_bootstrap_pause(request, POLL_MS)) {
             return wefti_bootstrap_cancelled(request);
         }
     }
@@ -293,7 +293,7 @@ static weft_status join(const wefti_bootstrap_request *request,
 const wefti_launch_source wefti_launch_source_file = {
     .name = "a file",
     .sign = "WEFT_RENDEZVOUS begins with file:",
-    .alone_too = true, /* a wrong path is told */
+    .alone_too = true, /* a wrong path is an error */
     .applies = applies,
     .find_rank = wefti_environment_find_rank,
     .join = join,

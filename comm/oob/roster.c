@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { DEAL_BYTES = 32 << 10 };
+
 weft_status wefti_roster_init(wefti_roster *roster, int nranks)
 {
     *roster = (wefti_roster){.nranks = nranks};
@@ -109,7 +111,7 @@ static weft_status find_leaders(wefti_roster *roster)
         roster->parted |= roster->seats[rank].leader != 0;
     }
     for (int rank = 0; rank < roster->nranks && roster->parted; rank++) {
-        roster->seats[rank].info = malloc(WEFTI_INFO_BYTES);
+        roster->seats[rank].info = malloc(2 * WEFTI_INFO_BYTES);
         if (!roster->seats[rank].info) {
             return wefti_error(WEFT_ERR_NO_MEMORY,
                                "no memory for the infos of %d ranks",
@@ -117,6 +119,18 @@ static weft_status find_leaders(wefti_roster *roster)
         }
     }
     return WEFT_OK;
+}
+
+/* The ranks that a welcome lists. */
+static void list_ranks(const wefti_roster *roster,
+                       wefti_oob_message_welcome *welcome)
+{
+    for (uint32_t i = 0; i < wefti_welcome_count(welcome); i++) {
+        const wefti_seat *seat = &roster->seats[welcome->first + i];
+        welcome->pids[i] = seat->pid;
+        welcome->domains[i] = (uint16_t)seat->leader;
+        welcome->hosts[i] = (uint16_t)seat->host;
+    }
 }
 
 weft_status
@@ -128,18 +142,19 @@ wefti_roster_welcome(wefti_roster *roster,
     wefti_oob_message_welcome *welcome = &message.as.welcome;
     weft_status status = find_leaders(roster);
     welcome->nranks = (uint32_t)roster->nranks;
-    for (int rank = 0; rank < roster->nranks; rank++) {
-        welcome->pids[rank] = roster->seats[rank].pid;
-        welcome->domains[rank] = (uint16_t)roster->seats[rank].leader;
-        welcome->hosts[rank] = (uint16_t)roster->seats[rank].host;
-    }
     memcpy(welcome->tuning, tuning, WEFTI_TUNING_BYTES);
-    for (int rank = 0; rank < roster->nranks && status == WEFT_OK; rank++) {
-        wefti_seat *seat = &roster->seats[rank];
-        memcpy(welcome->socket_name, roster->seats[seat->leader].socket_name,
-               WEFTI_SOCKET_NAME_BYTES);
-        wefti_oob_session_box(&seat->connection.session, job_key, welcome->box);
-        status = wefti_oob_connection_post(&seat->connection, &message);
+    for (; welcome->first < welcome->nranks && status == WEFT_OK;
+         welcome->first += WEFTI_WELCOME_RANKS) {
+        list_ranks(roster, welcome);
+        for (int rank = 0; rank < roster->nranks && status == WEFT_OK; rank++) {
+            wefti_seat *seat = &roster->seats[rank];
+            memcpy(welcome->socket_name,
+                   roster->seats[seat->leader].socket_name,
+                   WEFTI_SOCKET_NAME_BYTES);
+            wefti_oob_session_box(&seat->connection.session, job_key,
+                                  welcome->box);
+            status = wefti_oob_connection_post(&seat->connection, &message);
+        }
     }
     return status;
 }
@@ -147,6 +162,12 @@ wefti_roster_welcome(wefti_roster *roster,
 int wefti_roster_leader(const wefti_roster *roster, int rank)
 {
     return roster->seats[rank].leader;
+}
+
+/* Of a round: ranks may be in the next while the last is still dealt out. */
+static unsigned char *get_info(const wefti_seat *seat, int round)
+{
+    return seat->info + (size_t)(round % 2) * WEFTI_INFO_BYTES;
 }
 
 bool wefti_roster_keep_info(wefti_roster *roster, int rank,
@@ -157,46 +178,67 @@ bool wefti_roster_keep_info(wefti_roster *roster, int rank,
         (int)info->round != roster->info_round) {
         return false;
     }
-    memcpy(seat->info, info->bytes, info->used_bytes);
-    seat->info_bytes = info->used_bytes;
+    memcpy(get_info(seat, roster->info_round), info->bytes, info->used_bytes);
+    seat->info_bytes[roster->info_round % 2] = info->used_bytes;
     seat->info_came = true;
     roster->info_count++;
     return true;
 }
 
-/* The infos of the current round that are for rank. */
+/*
+ * The infos for rank of the round that is dealt out, as far as its connection
+ * takes them now: of all ranks together, no more than DEAL_BYTES for each wait
+ * here. Sent many at a time, as they are small.
+ */
 static weft_status deal_to(wefti_roster *roster, int rank)
 {
     wefti_seat *seat = &roster->seats[rank];
-    wefti_oob_message message = {.kind = WEFTI_OOB_INFO};
+    wefti_oob_connection *connection = &seat->connection;
+    const int round = roster->info_round - 1;
+    wefti_oob_message message = {.kind = WEFTI_OOB_INFO,
+                                 .as.info.round = (uint32_t)round};
     wefti_oob_message_info *info = &message.as.info;
     weft_status status = WEFT_OK;
-    info->round = (uint32_t)roster->info_round;
-    for (int other = 0; other < roster->nranks && status == WEFT_OK; other++) {
-        const wefti_seat *from = &roster->seats[other];
-        if (from->leader == seat->leader ||
-            (info->round == 0 && from->leader != other)) {
-            continue;
+    while (seat->dealt < roster->nranks && status == WEFT_OK &&
+           !wefti_oob_connection_has_output(connection)) {
+        while (seat->dealt < roster->nranks && status == WEFT_OK &&
+               connection->out_bytes < DEAL_BYTES) {
+            const int other = seat->dealt++;
+            wefti_seat *from = &roster->seats[other];
+            if (from->leader == seat->leader ||
+                (round == 0 && from->leader != other)) {
+                continue;
+            }
+            info->rank = (uint32_t)other;
+            info->used_bytes = (uint32_t)from->info_bytes[round % 2];
+            memcpy(info->bytes, get_info(from, round), info->used_bytes);
+            status = wefti_oob_connection_queue(connection, &message);
         }
-        info->rank = (uint32_t)other;
-        info->used_bytes = (uint32_t)from->info_bytes;
-        memcpy(info->bytes, from->info, from->info_bytes);
-        status = wefti_oob_connection_post(&seat->connection, &message);
+        wefti_oob_connection_flush(connection);
     }
+    roster->dealing -= seat->dealt == roster->nranks;
     return status;
 }
 
 weft_status wefti_roster_send_infos(wefti_roster *roster)
 {
     weft_status status = WEFT_OK;
-    if (!roster->parted || roster->info_count < roster->nranks) {
-        return WEFT_OK;
+    if (roster->parted && !roster->dealing &&
+        roster->info_count == roster->nranks) {
+        for (int rank = 0; rank < roster->nranks; rank++) {
+            roster->seats[rank].info_came = false;
+            roster->seats[rank].dealt = 0;
+        }
+        roster->dealing = roster->nranks;
+        roster->info_count = 0;
+        roster->info_round++;
     }
-    for (int rank = 0; rank < roster->nranks && status == WEFT_OK; rank++) {
-        status = deal_to(roster, rank);
-        roster->seats[rank].info_came = false;
+    for (int rank = 0;
+         rank < roster->nranks && roster->dealing && status == WEFT_OK;
+         rank++) {
+        if (roster->seats[rank].dealt < roster->nranks) {
+            status = deal_to(roster, rank);
+        }
     }
-    roster->info_count = 0;
-    roster->info_round++;
     return status;
 }

@@ -12,7 +12,9 @@
  * pid          0: the seat is free, and its connection has no connection
  * complete     has confirmed that it holds every descriptor
  * leader, host the lowest ranks of its domain and host, from the welcome on
- * info         of the current round; used_bytes of it; infos: whether it came
+ * info         of the current round and of the one before; used bytes of each;
+ *              whether the current one has come
+ * dealt        of the infos that go to it, those from ranks below have gone
  * warn_at_ns   when it is sent again which ranks it waits for; the wait doubles
  */
 typedef struct wefti_seat {
@@ -22,9 +24,10 @@ typedef struct wefti_seat {
     wefti_place place;
     int leader, host;
     unsigned char socket_name[WEFTI_SOCKET_NAME_BYTES];
-    unsigned char *info; /* [WEFTI_INFO_BYTES], with several domains */
-    size_t info_bytes;
+    unsigned char *info; /* [2][WEFTI_INFO_BYTES], with several domains */
+    size_t info_bytes[2];
     bool info_came;
+    int dealt;
     int64_t warn_at_ns, warn_wait_ns;
     int64_t timeout_at_ns, timeout_ms;
 } wefti_seat;
@@ -34,9 +37,10 @@ typedef struct wefti_roster {
     int nranks;
     int joined_count, complete_count;
     int info_round, info_count; /* the round, and how many came in it */
-    bool parted;                /* several domains */
-    wefti_seat *seats;          /* [nranks] */
-    bool *flags;                /* [nranks], scratch */
+    int dealing; /* how many ranks still wait for the infos of the last one */
+    bool parted; /* several domains */
+    wefti_seat *seats; /* [nranks] */
+    bool *flags;       /* [nranks], scratch */
 } wefti_roster;
 
 /* Returns     OK | ERR_NO_MEMORY. */
@@ -76,7 +80,8 @@ bool wefti_roster_keep_info(wefti_roster *roster, int rank,
 
 /*
  * wefti_roster_send_infos - once all infos of a round are here, to each rank
- * those of other domains: in round 0 only their leaders'.
+ * those of other domains, in round 0 only their leaders': as much as its
+ * connection takes now. To be called again with news.
  *
  * Returns     OK | ERR_NO_MEMORY.
  */

@@ -40,7 +40,7 @@ static weft_status from_text(wefti_secret *secret_out, const char *source,
     return WEFT_OK;
 }
 
-/* Only the owner may read it, and the owner is who runs this, or root. */
+/* Only the owner may read it, and the owner is this process's user, or root. */
 static weft_status check_file(const char *path, int fd)
 {
     struct stat about;

@@ -11,7 +11,7 @@
 
 enum { WEFTI_SECRET_BYTES = 32 };
 
-/* Derived from what the user gave; wiped by fini. */
+/* Derived from the user's secret; wiped by fini. */
 typedef struct wefti_secret {
     unsigned char key[WEFTI_SECRET_BYTES];
 } wefti_secret;

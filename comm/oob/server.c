@@ -24,8 +24,7 @@ enum {
     POLL_STOP,
     POLL_LAUNCHER,
     POLL_MEMBERS, /* and behind them the listener's */
-    POLL_MOST =
-        POLL_MEMBERS + WEFTI_BOOTSTRAP_RANKS_MOST + WEFTI_OOB_LISTENER_POLLED,
+    POLL_MOST = POLL_MEMBERS + WEFTI_JOB_RANKS_MOST + WEFTI_OOB_LISTENER_POLLED,
     FAREWELL_MS = 500
 };
 
@@ -102,7 +101,7 @@ static void serve_polled(wefti_server *server, nfds_t count, int ranks)
 }
 
 /*
- * Everybody gets the verdict before its connection closes. After a failure
+ * Each member gets the verdict before its connection closes. After a failure
  * members may still be sending, and a connection that closes on unread bytes
  * takes the verdict with it: so read until they have closed, for a while.
  */

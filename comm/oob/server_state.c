@@ -154,9 +154,9 @@ static void admit(wefti_server_state *state, wefti_oob_connection *peer,
                   const wefti_oob_message_join *join)
 {
     wefti_roster *roster = &state->roster;
-    if (join->nranks > WEFTI_BOOTSTRAP_RANKS_MOST) {
+    if (join->nranks > WEFTI_JOB_RANKS_MOST) {
         refuse(state, peer, "nranks %u: allowed is 1..%d", join->nranks,
-               WEFTI_BOOTSTRAP_RANKS_MOST);
+               WEFTI_JOB_RANKS_MOST);
         return;
     }
     if (roster->nranks == 0 &&
@@ -235,7 +235,7 @@ static void judge_report(wefti_server_state *state, int rank,
         state->roster.complete_count += !seat->complete;
         seat->complete = true;
         break;
-    case WEFTI_OUTCOME_ELSEWHERE:
+    case WEFTI_OUTCOME_UNREACHABLE:
         wefti_server_state_conclude(
             state, WEFT_ERR_BOOTSTRAP,
             "rank %d does not reach the memory of rank %d, though both run on "
@@ -265,7 +265,8 @@ static void judge_report(wefti_server_state *state, int rank,
     }
 }
 
-/* A member that cannot take part says why; it is the verdict for all. */
+/* A member that cannot take part sends its reason, which is the verdict for
+ * all. */
 static void judge_refusal(wefti_server_state *state, int rank,
                           const wefti_oob_message_verdict *verdict)
 {
@@ -374,7 +375,7 @@ static void conclude_ended(wefti_server_state *state, int rank, int wait_status)
         killed ? WTERMSIG(wait_status) : WEXITSTATUS(wait_status));
 }
 
-/* Of a rank that has joined, the connection tells. */
+/* The end of a rank that has joined shows in its connection. */
 void wefti_server_state_read_launcher(wefti_server_state *state)
 {
     wefti_ended ended;

@@ -22,9 +22,9 @@
 
 /*
  * listen_fd    taken, unless start fails
- * nranks       0: as the first member says
+ * nranks       0: as the first member states
  * home_rank    whose lines the server logs; -1: no rank's
- * launcher_fd  where weft-run tells of ended ranks, borrowed; -1: it does not
+ * launcher_fd  where weft-run reports ended ranks, borrowed; -1: it does not
  * timeout_ms   the bootstrap fails then, whatever its members' limits are
  * stays        a verdict from before all have come is sent until then, not only
  *              to those that come within a second, or until wefti_server_stop

@@ -16,7 +16,7 @@
 /*
  * name      for people
  * sign      what was found that shows it
- * applies   by looking at the request and the environment alone
+ * applies   by the request and the environment alone
  * find_rank this rank and how many there are; for a request that leaves them
  *           open (nranks 0)
  * alone_too join is called for one rank too, which else needs no other

@@ -2,13 +2,14 @@
 /*
  * comm/oob/torchrun.c - under torchrun, or whatever sets its variables:
  * RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT. MASTER_PORT itself is taken by
- * the launcher's own store, so weft meets at WEFT_PORT, else one above it.
- * LOCAL_RANK says which device of a machine to use: the caller's business.
+ * the launcher's own store, so weft's rendezvous is at WEFT_PORT, else one
+ * above it. LOCAL_RANK says which device of a machine to use, which is the
+ * caller's task.
  *
  * torchrun hands out no secret. On loopback the job's own particulars stand in
  * for one, because only this machine can come and the memory is handed to the
- * same user's processes alone; elsewhere WEFT_SECRET or WEFT_SECRET_FILE must
- * be set.
+ * same user's processes alone; on other addresses WEFT_SECRET or
+ * WEFT_SECRET_FILE must be set.
  */
 #include "base/error.h"
 #include "base/plain_number.h"
@@ -46,7 +47,7 @@ static bool applies(const wefti_bootstrap_request *request)
 static weft_status find_rank(int *rank_out, int *nranks_out)
 {
     weft_status status =
-        read_number("WORLD_SIZE", 1, WEFTI_BOOTSTRAP_RANKS_MOST, nranks_out);
+        read_number("WORLD_SIZE", 1, WEFTI_JOB_RANKS_MOST, nranks_out);
     return status == WEFT_OK ? read_number("RANK", 0, *nranks_out - 1, rank_out)
                              : status;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * comm/oob/unique_id.c - 128 bytes that say where a job meets and hold
- * its secret.
+ * comm/oob/unique_id.c - 128 bytes that hold a job's rendezvous address and its
+ * secret.
  *
  *     magic, 8 | version, 3 x 2 | secret, 32 | address, 19 | zero, 63
  *

@@ -11,7 +11,10 @@
 
 #include "base/check.h"
 
-enum { UNIT_ELEMS = 16 };
+enum {
+    UNIT_ELEMS = 16,
+    ONE_SHARE = 32 /* of a chunk: 4 KiB of 128 */
+};
 
 /* Cuts count elements into the same number of nearly equal blocks for each of
  * `parts` owners; none is empty. */
@@ -53,6 +56,21 @@ static size_t count_varied_rounds(const wefti_blocks *v)
     return rounds;
 }
 
+static size_t count_owners(const wefti_blocks *v)
+{
+    return v->sole >= 0 ? 1
+           : v->owning < 0
+               ? (size_t)v->problem->nranks
+               : (size_t)wefti_grouping_ranks(v->grouping, v->owning);
+}
+
+bool wefti_blocks_are_one(const wefti_problem *problem)
+{
+    return problem->collective == WEFT_COLLECTIVE_ALLREDUCE &&
+           problem->grouping->host_count == 2 &&
+           problem->count <= problem->chunk_elems / ONE_SHARE;
+}
+
 wefti_blocks wefti_blocks_of(const wefti_problem *problem)
 {
     const wefti_grouping *grouping = problem->grouping;
@@ -65,7 +83,8 @@ wefti_blocks wefti_blocks_of(const wefti_problem *problem)
                       .ranks = (size_t)wefti_grouping_ranks(grouping, host),
                       .local = (size_t)(grouping->places[problem->rank] -
                                         grouping->begins[host]),
-                      .sole = shape->rooted ? problem->root : -1};
+                      .sole = shape->rooted ? problem->root : -1,
+                      .owning = -1};
     v.remotes = (size_t)problem->nranks - v.ranks;
     v.gathers =
         !shape->reduces || problem->collective == WEFT_COLLECTIVE_ALLREDUCE;
@@ -74,8 +93,13 @@ wefti_blocks wefti_blocks_of(const wefti_problem *problem)
         v.rounds = count_varied_rounds(&v);
         return v;
     }
+    if (v.twin) { /* as few messages as keep all ranks of both hosts busy */
+        v.owning = wefti_grouping_ranks(grouping, 1) >
+                   wefti_grouping_ranks(grouping, 0);
+    }
     bool dealt = problem->collective == WEFT_COLLECTIVE_ALLREDUCE;
-    if (!cut(&v, problem->count, dealt ? (size_t)problem->nranks : 1)) {
+    if (wefti_blocks_are_one(problem) ||
+        !cut(&v, problem->count, dealt ? count_owners(&v) : 1)) {
         v.sole = 0; /* too few for each rank to own some */
         cut(&v, problem->count, 1);
     }
@@ -84,7 +108,8 @@ wefti_blocks wefti_blocks_of(const wefti_problem *problem)
 
 static bool owns(const wefti_blocks *v)
 {
-    return v->sole < 0 || v->sole == v->problem->rank;
+    return v->sole >= 0 ? v->sole == v->problem->rank
+                        : v->owning < 0 || v->owning == v->host;
 }
 
 /* How far owner, of another host, is from this one. */
@@ -134,8 +159,8 @@ static size_t count_nearer(const wefti_blocks *v, size_t rounds,
 
 static size_t count_remote(const wefti_blocks *v, size_t rounds)
 {
-    if (v->sole < 0) {
-        return count_nearer(v, rounds, v->remotes);
+    if (v->sole < 0) { /* where one of two hosts owns, all or none is remote */
+        return v->owning == v->host ? 0 : count_nearer(v, rounds, v->remotes);
     }
     if (v->grouping->hosts[v->sole] == v->host) {
         return 0;
@@ -150,7 +175,6 @@ static size_t count_even(const wefti_blocks *v, wefti_block_list which,
                          size_t rounds)
 {
     size_t own = owns(v) * rounds, remote = count_remote(v, rounds);
-    size_t owners = v->sole >= 0 ? 1 : (size_t)v->problem->nranks;
     switch (which) {
     case WEFTI_BLOCKS_OWN:
         return own;
@@ -159,7 +183,7 @@ static size_t count_even(const wefti_blocks *v, wefti_block_list which,
     case WEFTI_BLOCKS_HANDLED:
         return own + remote;
     default:
-        return owners * rounds - own - remote;
+        return count_owners(v) * rounds - own - remote;
     }
 }
 
@@ -194,7 +218,7 @@ static size_t count_locals(const wefti_blocks *v, wefti_block_list which)
     if (which != WEFTI_BLOCKS_OTHERS) {
         return which != WEFTI_BLOCKS_REMOTE && owns(v);
     }
-    return v->sole < 0 ? v->ranks - 1
+    return v->sole < 0 ? (owns(v) ? v->ranks - 1 : 0)
                        : v->grouping->hosts[v->sole] == v->host && !owns(v);
 }
 
@@ -359,9 +383,15 @@ wefti_part wefti_blocks_place(const wefti_blocks *blocks,
         wefti_part part = {0, elems_of(blocks, block->owner)};
         return wefti_part_chunk(blocks->problem, part, block->round);
     }
+    const wefti_grouping *grouping = blocks->grouping;
     size_t owners = blocks->cuts / blocks->rounds;
-    size_t number =
-        block->round * owners + (owners > 1 ? (size_t)block->owner : 0);
+    size_t number = block->round * owners;
+    if (owners > 1) {
+        number += blocks->owning < 0
+                      ? (size_t)block->owner
+                      : (size_t)(grouping->places[block->owner] -
+                                 grouping->begins[blocks->owning]);
+    }
     wefti_part place;
     place.elems = wefti_deal(blocks->problem->count, blocks->unit, blocks->cuts,
                              number, &place.begin);

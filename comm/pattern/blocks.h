@@ -27,8 +27,10 @@
  * The problem as one rank stands in it. Only the problem's grouping, and what
  * stands there, is borrowed.
  *
- * twin     two agents finish each block of an all-reduce: there is no owner
- * sole     the only owner; -1: every rank is one
+ * twin     two agents finish each block of an all-reduce: its owner is but the
+ *          one of them that is on the host of more ranks
+ * sole     the only owner; -1: every rank is one, or
+ * owning   of this host
  * remotes  ranks of other hosts
  */
 typedef struct wefti_blocks {
@@ -40,7 +42,7 @@ typedef struct wefti_blocks {
     size_t remotes;
     bool gathers; /* results go to all; else sums to their owners only */
     bool twin;
-    int sole;
+    int sole, owning; /* -1: of all */
     size_t rounds;
     size_t cuts, unit; /* even forms: blocks of one run of elements */
 } wefti_blocks;
@@ -56,6 +58,10 @@ typedef enum wefti_block_list {
     WEFTI_BLOCKS_HANDLED, /* both */
     WEFTI_BLOCKS_OTHERS   /* the rest: another rank of this host is the agent */
 } wefti_block_list;
+
+/* Whether all is one block: so little that a second pair of agents costs more
+ * than it saves, where one pair keeps both links as busy as all. */
+bool wefti_blocks_are_one(const wefti_problem *problem);
 
 /* Of a problem with a grouping. */
 wefti_blocks wefti_blocks_of(const wefti_problem *problem);

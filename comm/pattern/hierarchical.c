@@ -22,7 +22,8 @@
  * sends its input), all-reduce has all. The v forms differ in how many blocks
  * an owner has, and in nothing else. Between two hosts an all-reduce needs
  * no owner: both agents send each other their sums and finish the block, so
- * that bytes are as few and hops one less.
+ * that bytes are as few and hops one less, and a round has only as many blocks
+ * as the larger host ranks.
  *
  * No rank can starve: take the earliest round in which a message is missing.
  * All of earlier rounds have been read, and REMOTE has a slot for each message

@@ -4,6 +4,7 @@
  * IN, REMOTE and the first half of OWN are sums; the other half, PASS and TAKE
  * results.
  */
+#include "comm/pattern/blocks.h"
 #include "comm/pattern/cost.h"
 #include "comm/pattern/shape.h"
 
@@ -17,10 +18,15 @@ static shares shares_of(const wefti_problem *problem, const wefti_sizes *sizes)
 {
     const wefti_shape *shape = wefti_shape_get(problem->collective);
     bool all = problem->collective == WEFT_COLLECTIVE_ALLREDUCE;
-    bool sole =
-        shape->rooted || (all && problem->count < (size_t)problem->nranks);
-    shares own = {.owners = sole ? 1 : sizes->ranks,
+    shares own = {.owners = sizes->ranks,
                   .twin = all && problem->grouping->host_count == 2};
+    if (own.twin) {
+        own.owners = sizes->locals;
+    }
+    if (shape->rooted || wefti_blocks_are_one(problem) ||
+        (all && (double)problem->count < own.owners)) {
+        own.owners = 1;
+    }
     own.handled = own.owners / sizes->locals;
     own.rounds = wefti_sizes_chunks(sizes, sizes->bytes / own.owners);
     return own;

@@ -40,7 +40,7 @@ static bool supports(const wefti_problem *problem)
 static size_t step_count(const wefti_problem *problem, int list)
 {
     int peers;
-    wefti_part_side side = {problem, list == LIST_OUT};
+    wefti_part_side side = {problem, list == LIST_OUT, NULL};
     if (list > LIST_OWN) {
         return 0;
     }
@@ -77,7 +77,7 @@ static void step_at(const wefti_problem *problem, int list, size_t index,
         return;
     }
     bool send = list == LIST_OUT;
-    wefti_part_side side = {problem, send};
+    wefti_part_side side = {problem, send, NULL};
     wefti_piece_place at = wefti_side_at(&side, index);
     *step_out = (wefti_step){
         .kind = send ? WEFTI_STEP_SEND : WEFTI_STEP_RECV,
@@ -94,7 +94,7 @@ static void step_at(const wefti_problem *problem, int list, size_t index,
 static int slots(const wefti_problem *problem, int channel)
 {
     int peers;
-    wefti_part_side side = {problem, true};
+    wefti_part_side side = {problem, true, NULL};
     size_t messages = wefti_side_count(&side, &peers);
     size_t depth = STAGED_DEPTH_PEER * (size_t)peers;
     depth = depth < STAGED_DEPTH ? STAGED_DEPTH : depth;

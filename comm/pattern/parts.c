@@ -69,7 +69,10 @@ static wefti_part part_of(const wefti_part_side *side, int peer)
 
 static size_t elems_of(const wefti_part_side *side, int peer)
 {
-    return part_of(side, peer).elems;
+    return side->leaves_out &&
+                   side->leaves_out(side->problem, side->outward, peer)
+               ? 0
+               : part_of(side, peer).elems;
 }
 
 /* Pieces of the rounds before `round`. */

@@ -35,6 +35,8 @@ wefti_part wefti_part_from(const wefti_problem *problem, int peer);
 typedef struct wefti_part_side {
     const wefti_problem *problem;
     bool outward;
+    /* Of the v forms: whose parts move in another way; NULL: none. */
+    bool (*leaves_out)(const wefti_problem *problem, bool outward, int peer);
 } wefti_part_side;
 
 typedef struct wefti_piece_place {

@@ -23,6 +23,8 @@
 #include "comm/pattern/grouping.h"
 #include "weft/types.h"
 
+#include <stdint.h>
+
 /* Without a grouping only the first FLAT_LISTS lists have steps. */
 enum { WEFTI_CHANNELS = 4, WEFTI_STEP_LISTS = 5, WEFTI_FLAT_STEP_LISTS = 3 };
 
@@ -35,6 +37,11 @@ enum { WEFTI_CHANNELS = 4, WEFTI_STEP_LISTS = 5, WEFTI_FLAT_STEP_LISTS = 3 };
  * apart      without a grouping: no two share any, else all do; for costs alone
  * flat       sums follow the tree over all ranks whatever the grouping
  * deferred   counts are capacities: a part may end before any of its chunks
+ * gated      each part has a gate chunk of its own, and waits for no other
+ * relay_elems  two_hop with counts: parts of up to so many elements are small
+ * host_counts  which needs these, once it has begun: of each rank of this host
+ *              uint16_t[nranks], elements for each rank, UINT16_MAX for more
+ *              (comm/pattern/relay.h)
  */
 typedef struct wefti_problem {
     weft_collective collective;
@@ -44,7 +51,9 @@ typedef struct wefti_problem {
     size_t count;
     size_t chunk_elems; /* most elements of one message; at least 1 */
     const wefti_grouping *grouping;
-    bool flat, apart, deferred;
+    bool flat, apart, deferred, gated;
+    size_t relay_elems;
+    const void *const *host_counts;
     const size_t *send_counts, *send_displs;
     const size_t *recv_counts, *recv_displs;
 } wefti_problem;
@@ -108,6 +117,7 @@ typedef struct wefti_step {
     int to_channel; /* RELAY: its message's; channel is that of its sources */
     size_t src_elem, dst_elem; /* from the buffer's start */
     size_t elems;              /* 1 .. chunk_elems */
+    bool bundled; /* RECV: of an agent, with whatever its host has */
 } wefti_step;
 
 typedef struct wefti_sizes wefti_sizes;
@@ -117,8 +127,8 @@ typedef struct wefti_cost wefti_cost;
  * wefti_pattern - one algorithm for some collectives.
  *
  * in_entries   payload rides in the entries by which ranks meet, up to
- *              WEFTI_ENTRIES_BYTES of each rank; there are no steps, and the
- *              calls about them are NULL.
+ *              WEFTI_ENTRIES_BYTES of each rank, or beside them; there are no
+ *              steps, and the calls about them are NULL.
  * rewrites     in place, elements that were sent may be written before all
  *              have read them: their SEND must have copied them.
  * supports     whether it can do this problem.
@@ -132,8 +142,8 @@ typedef struct wefti_cost wefti_cost;
  * All are pure and cost O(1), O(log nranks), O(ranks of a host) or O(hosts),
  * for the v forms O(nranks log count). A buffer range is written by at most one
  * step; every element of the result is written by exactly one. supports looks
- * at the collective, at nranks, at whether there is a grouping and at flat
- * only.
+ * at the collective, at nranks, at whether there is a grouping, and at flat,
+ * deferred and gated only.
  */
 typedef struct wefti_pattern {
     const char *name;

@@ -41,6 +41,8 @@
 
 #include "base/check.h"
 #include "comm/pattern/cost.h"
+#include "comm/pattern/relay.h"
+#include "comm/pattern/shape.h"
 
 enum { LIST_IN, LIST_OUT, LIST_TAKE, LIST_LOCAL_OUT, LIST_LOCAL_IN };
 enum { CHANNEL_IN, CHANNEL_OUT, CHANNEL_LOCAL };
@@ -140,10 +142,19 @@ static wefti_step part_step(const view *v, wefti_step_kind kind, int peer,
                         .elems = elems};
 }
 
+static bool is_varied(const wefti_problem *problem)
+{
+    return wefti_shape_get(problem->collective)->varied;
+}
+
+/* With counts: comm/pattern/relay.h. */
 static bool supports(const wefti_problem *problem)
 {
-    return problem->collective == WEFT_COLLECTIVE_ALLTOALL &&
-           problem->grouping != NULL;
+    return problem->grouping != NULL &&
+           (problem->collective == WEFT_COLLECTIVE_ALLTOALL ||
+            (problem->collective == WEFT_COLLECTIVE_ALLTOALLV &&
+             !problem->deferred && !problem->gated &&
+             problem->nranks <= WEFTI_RELAY_RANKS));
 }
 
 /* ---- IN, OUT --------------------------------------------------------------
@@ -321,6 +332,9 @@ static wefti_step local_in_step(const view *v, size_t index)
 
 static size_t step_count(const wefti_problem *problem, int list)
 {
+    if (is_varied(problem)) {
+        return wefti_relay_step_count(problem, list);
+    }
     view v = view_of(problem);
     bundle b = bundle_of(problem, v.host);
     size_t chunks = local_chunks(problem);
@@ -341,6 +355,10 @@ static size_t step_count(const wefti_problem *problem, int list)
 static void step_at(const wefti_problem *problem, int list, size_t index,
                     wefti_step *step_out)
 {
+    if (is_varied(problem)) {
+        wefti_relay_step_at(problem, list, index, step_out);
+        return;
+    }
     view v = view_of(problem);
     WEFTI_ASSERT(index < step_count(problem, list));
     switch (list) {
@@ -364,6 +382,9 @@ static void step_at(const wefti_problem *problem, int list, size_t index,
 
 static int slots(const wefti_problem *problem, int channel)
 {
+    if (is_varied(problem)) {
+        return wefti_relay_slots(problem, channel);
+    }
     view v = view_of(problem);
     bundle b = bundle_of(problem, v.host);
     switch (channel) {

@@ -45,7 +45,7 @@ static size_t own_chunks(const wefti_problem *problem)
 static size_t step_count(const wefti_problem *problem, int list)
 {
     int peers;
-    wefti_part_side side = {problem, list == LIST_OUT};
+    wefti_part_side side = {problem, list == LIST_OUT, NULL};
     bool counts_others = gathers(problem) == (list == LIST_IN);
     if (list > LIST_OWN) {
         return 0;
@@ -84,7 +84,7 @@ static wefti_step own_step(const wefti_problem *problem, int list, size_t index)
 static wefti_step other_step(const wefti_problem *problem, size_t index)
 {
     bool send = !gathers(problem);
-    wefti_part_side side = {problem, send};
+    wefti_part_side side = {problem, send, NULL};
     wefti_piece_place at = wefti_side_at(&side, index);
     return (wefti_step){.kind = send ? WEFTI_STEP_SEND : WEFTI_STEP_RECV,
                         .src = send ? WEFTI_BUFFER_SEND : WEFTI_BUFFER_NONE,
@@ -107,7 +107,7 @@ static void step_at(const wefti_problem *problem, int list, size_t index,
 static int slots(const wefti_problem *problem, int channel)
 {
     int peers;
-    wefti_part_side out = {problem, true};
+    wefti_part_side out = {problem, true, NULL};
     size_t round = (size_t)problem->nranks - 1;
     size_t messages, depth;
     if (channel > 0 || round == 0) {

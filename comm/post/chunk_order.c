@@ -160,6 +160,7 @@ static wefti_op *make_op(const wefti_prepared *prepared, const weft_comm *comm)
     }
     wefti_op_measure(comm, op);
     op->problem.chunk_elems = op->choice.chunk_elems;
+    op->problem.relay_elems = op->choice.relay_elems;
     return op;
 }
 

@@ -146,10 +146,9 @@ static void push(weft_comm *comm, wefti_request *request)
     for (int look = 0;
          spin && look < LOOKS_AT_ONCE && op->state == WEFTI_OP_RUNNING;
          look++) {
-        if (wefti_oneshot_advance(comm, op)) {
-            break;
+        if (!wefti_oneshot_advance(comm, op)) {
+            wefti_relax();
         }
-        wefti_relax();
     }
 }
 

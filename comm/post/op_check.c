@@ -273,10 +273,10 @@ static weft_status check_deferred(const weft_op *op, const weft_comm *comm)
     bool device = false;
     const char *name = "deferred_counts";
     const wefti_shape *shape = wefti_shape_get(op->collective);
-    if (op->deferred_counts && (!shape->varied || shape->reduces)) {
+    if (op->deferred_counts && !shape->varied) {
         return wefti_error(WEFT_ERR_UNSUPPORTED,
                            "deferred_counts in %s: allowed is NULL, or a v "
-                           "form that does not reduce",
+                           "form",
                            weft_collective_text(op->collective));
     }
     if (op->arrived_counts && !op->deferred_counts) {

@@ -61,7 +61,13 @@ static weft_status open_queues(weft_comm *comm,
 {
     weft_status status = WEFT_OK;
     for (size_t i = 0; status == WEFT_OK && i < count; i++) {
-        status = wefti_p2p_queues_open(comm, messages[i].queue);
+        const int queue = messages[i].queue;
+        const weft_op *desc = &messages[i].desc;
+        status = wefti_p2p_queues_open(comm, queue);
+        if (status == WEFT_OK && desc->collective == WEFT_COLLECTIVE_SEND) {
+            status = wefti_p2p_staging_open(comm, desc->root,
+                                            WEFTI_OP_SLOT_P2P + queue, 0);
+        }
     }
     return status;
 }

@@ -118,15 +118,24 @@ static void make_lists(weft_comm *comm, int queue)
     }
 }
 
-weft_status wefti_p2p_area_open(weft_comm *comm, int area)
+weft_status wefti_p2p_staging_open(weft_comm *comm, int peer, int op_slot,
+                                   int channel)
 {
-    if (comm->fabric.outgoing[area]) {
+    const int area = wefti_p2p_area(op_slot, channel);
+    weft_status status = WEFT_OK;
+    if (!wefti_fabric_is_remote(&comm->fabric, peer) ||
+        wefti_fabric_get_outgoing(&comm->fabric, peer, area)) {
         return WEFT_OK;
     }
-    weft_status status = wefti_fabric_open_area(&comm->fabric, area);
-    if (status == WEFT_OK && comm->fabric.outgoing[area]) {
-        wefti_copies_pin(comm, comm->fabric.outgoing[area]);
+    pthread_mutex_lock(&comm->queues_lock);
+    if (!wefti_fabric_get_outgoing(&comm->fabric, peer, area)) {
+        wefti_mapping *opened;
+        status = wefti_fabric_open_outgoing(&comm->fabric, peer, area, &opened);
+        if (status == WEFT_OK) {
+            wefti_copies_pin(comm, opened);
+        }
     }
+    pthread_mutex_unlock(&comm->queues_lock);
     return status;
 }
 
@@ -134,11 +143,7 @@ weft_status wefti_p2p_area_open(weft_comm *comm, int area)
 static weft_status make_queue(weft_comm *comm, int queue)
 {
     wefti_p2p_queues *own = &comm->queues[queue];
-    weft_status status =
-        wefti_p2p_area_open(comm, wefti_p2p_area(WEFTI_OP_SLOT_P2P + queue, 0));
-    if (status == WEFT_OK) {
-        status = allocate(comm, own);
-    }
+    weft_status status = allocate(comm, own);
     if (status != WEFT_OK) {
         release_memory(own);
         return status;

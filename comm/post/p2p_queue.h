@@ -41,10 +41,14 @@ static inline bool wefti_op_is_p2p(const weft_op *op)
 WEFT_NODISCARD weft_status wefti_p2p_queues_init(weft_comm *comm);
 
 /*
- * wefti_p2p_area_open - staging for what goes to ranks of other domains: before
- * the first message of an area; the caller is alone with it.
+ * wefti_p2p_staging_open - before a message to peer is posted that goes in an
+ * op slot of queues: where it is staged, if peer is of another domain. So a
+ * rank has such memory for those that it sends to.
+ *
+ * Returns     OK | ERR_NO_MEMORY | ERR_SYSTEM.  Threads: any.
  */
-WEFT_NODISCARD weft_status wefti_p2p_area_open(weft_comm *comm, int area);
+WEFT_NODISCARD weft_status wefti_p2p_staging_open(weft_comm *comm, int peer,
+                                                  int op_slot, int channel);
 
 /*
  * wefti_p2p_queues_open - before a message of that queue is posted.

@@ -185,8 +185,10 @@ bool wefti_op_may_read(weft_comm *comm, wefti_op *op, wefti_step_list *list)
     const wefti_step_kind kind = list->step.kind;
     const bool reads = kind == WEFTI_STEP_RECV || kind == WEFTI_STEP_REDUCE ||
                        kind == WEFTI_STEP_RELAY;
-    if (!reads || op->choice.pattern != &wefti_pattern_hierarchical ||
-        wefti_op_check_sources(comm, op)) {
+    /* What a rank passes on, others have counted. */
+    const bool passed_on =
+        op->choice.pattern == &wefti_pattern_hierarchical || list->step.bundled;
+    if (!reads || !passed_on || wefti_op_check_sources(comm, op)) {
         return true;
     }
     list->peer = op->missing;

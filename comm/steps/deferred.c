@@ -14,8 +14,8 @@
 
 #include <stdio.h>
 
-/* The part of the send buffer that a step for peer reads, and its place in
- * op->gone: one for each rank, or one of a buffer that goes out whole. */
+/* The part of the send buffer for peer, and its place in op->gone: one for each
+ * rank, or one of a buffer that goes out whole. */
 static wefti_part part_out(const wefti_op *op, int peer)
 {
     return op->role.shape->send_parts ? wefti_part_to(&op->problem, peer)
@@ -85,40 +85,53 @@ void wefti_deferred_start(weft_comm *comm, wefti_op *op)
     }
 }
 
-/* How far into its part a step that reads the send buffer begins. */
-static size_t offset_out(const wefti_op *op, const wefti_step *step)
+/* How far into its part a step begins. */
+static size_t offset_of(const wefti_op *op, const wefti_step *step)
 {
-    return step->src_elem - part_out(op, step->peer).begin;
+    return step->src == WEFTI_BUFFER_SEND
+               ? step->src_elem - part_out(op, step->owner).begin
+               : step->dst_elem - part_in(op, step->owner).begin;
 }
 
-static size_t offset_in(const wefti_op *op, const wefti_step *step)
+/* Whether its length is this rank's own count: of what it sends, and of a sum,
+ * to which all ranks have the same. */
+static bool goes_by_own(const wefti_step *step)
 {
-    return step->dst_elem - part_in(op, step->owner).begin;
+    return step->src == WEFTI_BUFFER_SEND || step->kind == WEFTI_STEP_REDUCE;
 }
 
 /* Whether the part that step moves ends before it. */
 static bool is_over(const wefti_op *op, const wefti_step *step)
 {
-    return step->src == WEFTI_BUFFER_SEND
-               ? op->gone[place_out(op, step->peer)] < offset_out(op, step)
-               : op->come[place_in(op, step->owner)] < offset_in(op, step);
+    return (goes_by_own(step)
+                ? op->gone[place_out(op, step->owner)]
+                : op->come[place_in(op, step->owner)]) < offset_of(op, step);
 }
 
-/* Shortens a step, whose source is ready, to what its part has; false: the
- * part has more than its capacity, and op has failed. */
-static bool cut(weft_comm *comm, wefti_op *op, wefti_step *step)
+/* Whether the count of a step that goes by it is known, or can be read now. */
+static bool is_known(weft_comm *comm, const wefti_op *op,
+                     const wefti_step *step)
 {
-    const size_t place = place_out(op, step->peer);
-    size_t *gone = &op->gone[place];
-    if (*gone == SIZE_MAX) {
-        *gone = op->desc.deferred_counts[place];
-    }
-    if (*gone > part_out(op, step->peer).elems) {
-        fail(comm, op, step->peer, *gone);
+    wefti_step reads = *step;
+    reads.src = WEFTI_BUFFER_SEND; /* of agents a REDUCE reads no own part */
+    return wefti_step_source_ready(comm, op, &reads);
+}
+
+/* Reads the count of a step that goes by it, once it is known; false: not yet,
+ * or it is more than the capacity, and op has failed. */
+static bool read_own(weft_comm *comm, wefti_op *op, const wefti_step *step)
+{
+    const size_t place = place_out(op, step->owner);
+    if (!is_known(comm, op, step)) {
         return false;
     }
-    const size_t left = *gone - offset_out(op, step);
-    step->elems = left < step->elems ? left : step->elems;
+    if (op->gone[place] == SIZE_MAX) {
+        op->gone[place] = op->desc.deferred_counts[place];
+    }
+    if (op->gone[place] > part_out(op, step->owner).elems) {
+        fail(comm, op, step->owner, op->gone[place]);
+        return false;
+    }
     return true;
 }
 
@@ -127,16 +140,19 @@ bool wefti_deferred_settle(weft_comm *comm, wefti_op *op, wefti_step_list *list,
 {
     wefti_step *step = &list->step;
     *wait_out = WEFTI_WAIT_NOTHING;
-    if (is_over(op, step)) {
-        return false;
+    if (!goes_by_own(step)) {
+        return !is_over(op, step);
     }
-    if (step->src != WEFTI_BUFFER_SEND) {
-        return true;
-    }
-    if (!wefti_step_source_ready(comm, op, step) || !cut(comm, op, step)) {
+    if (!is_over(op, step) && !read_own(comm, op, step)) {
         *wait_out = WEFTI_WAIT_GATE;
         return false;
     }
+    if (is_over(op, step)) { /* by a count that another list may have read */
+        return false;
+    }
+    const size_t left =
+        op->gone[place_out(op, step->owner)] - offset_of(op, step);
+    step->elems = left < step->elems ? left : step->elems;
     if (step->kind == WEFTI_STEP_COPY && step->elems == 0) {
         wefti_step_announce(op, step);
         return false;
@@ -144,10 +160,33 @@ bool wefti_deferred_settle(weft_comm *comm, wefti_op *op, wefti_step_list *list,
     return true;
 }
 
+bool wefti_deferred_fits(weft_comm *comm, const wefti_op *op,
+                         const wefti_step *step, int peer, size_t sent_bytes,
+                         size_t *expected_bytes)
+{
+    const size_t elems = sent_bytes / op->role.elem_bytes;
+    char what[200];
+    if (step->kind == WEFTI_STEP_RECV || elems == step->elems) {
+        if (sent_bytes < *expected_bytes) {
+            *expected_bytes = sent_bytes;
+        }
+        return true;
+    }
+    snprintf(what, sizeof(what),
+             "deferred counts for rank %d differ: of elements %zu to %zu "
+             "rank %d sums up %zu, rank %d has sent %zu",
+             step->owner, offset_of(op, step),
+             offset_of(op, step) + op->problem.chunk_elems, comm->rank,
+             step->elems, peer, elems);
+    wefti_op_fail(comm, op, WEFT_ERR_MISMATCH, what);
+    return false;
+}
+
 bool wefti_deferred_arrived(wefti_op *op, const wefti_step *step)
 {
     const size_t capacity = part_in(op, step->owner).elems;
-    const size_t offset = offset_in(op, step), left = capacity - offset;
+    const size_t offset = step->dst_elem - part_in(op, step->owner).begin;
+    const size_t left = capacity - offset;
     const size_t chunk = op->problem.chunk_elems;
     const size_t most = left < chunk ? left : chunk;
     const size_t come = offset + step->elems;

@@ -10,6 +10,10 @@
  * message that is shorter than its step ends the part, an empty one too, and
  * both sides pass over the part's later steps: so the count needs no word of
  * its own. A part that fills its capacity ends with its last step.
+ *
+ * To a sum all ranks have the same count, so whoever adds up goes by its own,
+ * and tells by the length of a message who has another: of the first chunk in
+ * which any two differ, both have sent a message.
  */
 #ifndef COMM_STEPS_DEFERRED_H
 #define COMM_STEPS_DEFERRED_H
@@ -31,6 +35,15 @@ void wefti_deferred_start(weft_comm *comm, wefti_op *op);
  */
 bool wefti_deferred_settle(weft_comm *comm, wefti_op *op, wefti_step_list *list,
                            wefti_wait *wait_out);
+
+/*
+ * wefti_deferred_fits - a message from peer that step takes: where it may be
+ * shorter, the end of its part, as much is expected. false: to a sum it has
+ * another count than this rank, and op has failed.
+ */
+bool wefti_deferred_fits(weft_comm *comm, const wefti_op *op,
+                         const wefti_step *step, int peer, size_t sent_bytes,
+                         size_t *expected_bytes);
 
 /* step, as short as it was, has written the receive buffer: whether its part is
  * complete, whose count is written then. */

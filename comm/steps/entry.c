@@ -3,11 +3,13 @@
  * comm/steps/entry.c - the low-latency protocol, oneshot.
  *
  *   rank 0: entry {payload, signature, number}   rank 1: the same
+ *           copy what is its own                            the same
  *           read all entries, reduce in rank order          the same
  *
  * entry.number is stored last and pairs with wefti_op_check_peer's load: the
- * payload is complete. No rank overwrites an entry before every rank has
- * completed the operation (comm/fabric/shared.h), so no reader is hurried.
+ * payload, wherever it lies (comm/steps/payload.h), is complete. No rank
+ * overwrites an entry before every rank has completed the operation
+ * (comm/fabric/shared.h), so no reader is hurried.
  *
  * Device memory adds a copy to the host before, and one back at the end:
  *
@@ -25,8 +27,9 @@
 #include "comm/steps/agree.h"
 #include "comm/steps/meeting.h"
 #include "comm/steps/op_life.h"
+#include "comm/steps/payload.h"
 #include "comm/steps/sum.h"
-#include "kernels/wire/reduce.h"
+#include "comm/steps/unstaged.h"
 
 #include <string.h>
 
@@ -131,24 +134,47 @@ static bool is_copied(weft_comm *comm, wefti_op *op)
     return done;
 }
 
-static size_t payload_bytes(const weft_comm *comm, const wefti_op *op)
+/* Copies what rank gives this one, part `part` of its payload. */
+static void take_part(weft_comm *comm, wefti_op *op, void *dst, int rank,
+                      size_t part)
 {
-    return op->role.sends
-               ? wefti_oneshot_bytes(comm->nranks, &op->desc, &op->role)
-               : 0;
+    const size_t bytes = part_bytes(op);
+    const unsigned char *src =
+        wefti_payload_find(comm, op, rank, &op->lists[0].lent) + part * bytes;
+    if (dst != src) {
+        memcpy(dst, src, bytes);
+    }
 }
 
-/* Puts this rank's payload, which the host can read, into its entry. */
+/* Which part of the payloads this rank takes, of what is not added up. */
+static size_t wanted_part(const weft_comm *comm, const wefti_op *op)
+{
+    return op->role.shape->send_parts ? (size_t)comm->rank : 0;
+}
+
+/* Where in result what comes from rank belongs. */
+static void *place_of(const wefti_op *op, void *result, int rank)
+{
+    const size_t before = op->role.shape->recv_parts ? (size_t)rank : 0;
+    return (unsigned char *)result + before * part_bytes(op);
+}
+
+/* Whether this rank's own part is copied before any peer's is looked for: their
+ * payloads are on their way meanwhile. */
+static bool takes_own_early(const weft_comm *comm, const wefti_op *op)
+{
+    return op->role.sends && op->role.receives && !op->role.shape->reduces &&
+           op->desc.count && op->desc.recv && !op->places.recv &&
+           !op->desc.writable && comm->nranks > 1 &&
+           wefti_payload_own_is_here(op) &&
+           wefti_who_has(op->role.shape->sends, comm->rank, op->desc.root);
+}
+
+/* Shows this rank's payload, which the host can read, and enters. */
 static void enter_with(weft_comm *comm, wefti_op *op, const void *payload,
                        size_t bytes)
 {
-    unsigned char *place = entry_of(comm, op, comm->rank)->payload;
-    if (bytes && op->desc.scale) {
-        wefti_scale(place, payload, op->desc.scale, bytes / op->role.elem_bytes,
-                    op->desc.dtype);
-    } else if (bytes) {
-        memcpy(place, payload, bytes);
-    }
+    wefti_payload_show(comm, op, payload);
     size_t sent_bytes, taken_bytes;
     measure(comm, op, &sent_bytes, &taken_bytes);
     if (comm->observer.moved) {
@@ -157,12 +183,20 @@ static void enter_with(weft_comm *comm, wefti_op *op, const void *payload,
     }
     op->lists[0].phase = WEFTI_PHASE_READY;
     wefti_oneshot_announce(comm, op, bytes, sent_bytes);
+    if (wefti_engine_spins(comm->engine)) {
+        wefti_payload_prefetch(comm, op);
+    }
+    if (takes_own_early(comm, op)) {
+        take_part(comm, op, place_of(op, op->desc.recv, comm->rank), comm->rank,
+                  wanted_part(comm, op));
+    }
 }
 
 void wefti_oneshot_enter(weft_comm *comm, wefti_op *op)
 {
-    const size_t bytes = payload_bytes(comm, op);
+    const size_t bytes = wefti_payload_bytes(comm, op);
     op->lists[0].wait = WEFTI_WAIT_NOTHING;
+    op->lists[0].lent = false;
     if (bytes && op->places.send) {
         start_copy(comm, op, WEFTI_PHASE_FETCH, bounce(op), op->desc.send,
                    bytes);
@@ -191,40 +225,43 @@ static bool arrived(weft_comm *comm, wefti_op *op, int peer)
     return true;
 }
 
-/* Folds count elements that start at elem first of every payload. */
+/* Reduces count elements that start at elem first of every payload. */
 static size_t reduce(weft_comm *comm, wefti_op *op, void *result, size_t first)
 {
     const void **sources = op->lists[0].sources;
     size_t offset = first * op->role.elem_bytes;
     for (int place = 0; place < comm->nranks; place++) {
         int from = wefti_peer_at(&op->problem, WEFTI_ALL_PEERS, 0, 0, place);
-        sources[place] = entry_of(comm, op, from)->payload + offset;
+        sources[place] =
+            wefti_payload_find(comm, op, from, &op->lists[0].lent) + offset;
     }
     wefti_sum_all(op, result, sources, op->desc.count);
     return part_bytes(op);
 }
 
-/* Takes part `part` of every rank's payload, one after another. */
-static size_t gather(weft_comm *comm, wefti_op *op, void *result, size_t part)
+/* Takes this rank's part of every rank's payload, one after another. */
+static size_t gather(weft_comm *comm, wefti_op *op, void *result)
 {
-    size_t bytes = part_bytes(op);
+    const bool early = takes_own_early(comm, op);
     for (int rank = 0; rank < comm->nranks; rank++) {
-        memcpy((char *)result + (size_t)rank * bytes,
-               entry_of(comm, op, rank)->payload + part * bytes, bytes);
+        if (rank != comm->rank || !early) {
+            take_part(comm, op, place_of(op, result, rank), rank,
+                      wanted_part(comm, op));
+        }
     }
-    return (size_t)comm->nranks * bytes;
+    return (size_t)comm->nranks * part_bytes(op);
 }
 
-/* Takes part `part` of the root's payload; a root need not. */
-static size_t take(weft_comm *comm, wefti_op *op, void *result, size_t part)
+/* Takes this rank's part of the root's payload; a root need not. */
+static size_t take(weft_comm *comm, wefti_op *op, void *result)
 {
-    size_t bytes = part_bytes(op);
     if (!op->desc.recv) {
         return 0;
     }
-    memcpy(result, entry_of(comm, op, op->desc.root)->payload + part * bytes,
-           bytes);
-    return bytes;
+    if (comm->rank != op->desc.root || !takes_own_early(comm, op)) {
+        take_part(comm, op, result, op->desc.root, wanted_part(comm, op));
+    }
+    return part_bytes(op);
 }
 
 /* Makes this rank's result of what all have sent. Returns its bytes. */
@@ -240,15 +277,15 @@ static size_t produce(weft_comm *comm, wefti_op *op, void *result)
     case WEFT_COLLECTIVE_REDUCE:
         return root ? reduce(comm, op, result, 0) : 0;
     case WEFT_COLLECTIVE_GATHER:
-        return root ? gather(comm, op, result, 0) : 0;
+        return root ? gather(comm, op, result) : 0;
     case WEFT_COLLECTIVE_ALLGATHER:
-        return gather(comm, op, result, 0);
+        return gather(comm, op, result);
     case WEFT_COLLECTIVE_ALLTOALL:
-        return gather(comm, op, result, own);
+        return gather(comm, op, result);
     case WEFT_COLLECTIVE_BROADCAST:
-        return take(comm, op, result, 0);
+        return take(comm, op, result);
     case WEFT_COLLECTIVE_SCATTER:
-        return take(comm, op, result, own);
+        return take(comm, op, result);
     default:
         return 0;
     }
@@ -296,17 +333,39 @@ static void finish(weft_comm *comm, wefti_op *op)
     wefti_op_finish(comm, op, WEFT_OK);
 }
 
+/*
+ * The result is there: lent payloads go back, and what this rank lends is
+ * waited for. Returns whether anything moved.
+ */
+static bool settle(weft_comm *comm, wefti_op *op)
+{
+    if (op->lists[0].lent) {
+        if (!wefti_unstaged_holds(comm)) {
+            return false; /* a fault, on which this rank will act */
+        }
+        wefti_payload_give_back(comm, op);
+        op->lists[0].lent = false;
+    }
+    op->being_read = op->unstaged && wefti_payload_find_reader(comm, op) >= 0;
+    if (op->being_read) {
+        return false;
+    }
+    finish(comm, op);
+    return true;
+}
+
 bool wefti_oneshot_advance(weft_comm *comm, wefti_op *op)
 {
     bool moved = false;
-    switch (op->lists[0].phase) {
+    wefti_step_list *list = &op->lists[0];
+    switch (list->phase) {
     case WEFTI_PHASE_START: /* left when it entered */
         return false;
     case WEFTI_PHASE_FETCH:
         if (!is_copied(comm, op)) {
             return false;
         }
-        enter_with(comm, op, bounce(op), payload_bytes(comm, op));
+        enter_with(comm, op, bounce(op), wefti_payload_bytes(comm, op));
         moved = true;
         __attribute__((fallthrough));
     case WEFTI_PHASE_READY:
@@ -316,6 +375,8 @@ bool wefti_oneshot_advance(weft_comm *comm, wefti_op *op)
         if (op->desc.count && !may_write(comm, op)) {
             return moved;
         }
+        moved = true;
+        list->phase = WEFTI_PHASE_STORE;
         if (op->desc.count) {
             const bool device = op->places.recv;
             void *result = device ? (void *)bounce(op) : op->desc.recv;
@@ -323,17 +384,16 @@ bool wefti_oneshot_advance(weft_comm *comm, wefti_op *op)
             if (device && bytes) {
                 start_copy(comm, op, WEFTI_PHASE_STORE, op->desc.recv, result,
                            bytes);
+                list->wait = WEFTI_WAIT_DEVICE;
                 return true;
             }
         }
-        finish(comm, op);
-        return true;
+        __attribute__((fallthrough));
     case WEFTI_PHASE_STORE:
-        if (!is_copied(comm, op)) {
-            return false;
+        if (list->wait == WEFTI_WAIT_DEVICE && !is_copied(comm, op)) {
+            return moved;
         }
-        finish(comm, op);
-        return true;
+        return settle(comm, op) || moved;
     }
     return moved;
 }

@@ -22,6 +22,7 @@
 #include "comm/steps/carried.h"
 #include "comm/steps/deferred.h"
 #include "comm/steps/entry.h"
+#include "comm/steps/host_counts.h"
 #include "comm/steps/offer.h"
 #include "comm/steps/slot.h"
 #include "comm/steps/step_list.h"
@@ -72,6 +73,7 @@ static void size_up(const weft_comm *comm, wefti_op *op)
                         .grouping = comm->grouping,
                         .flat = wefti_select_is_flat(&comm->tuning, desc),
                         .deferred = desc->deferred_counts != NULL,
+                        .gated = desc->gate_elems == WEFT_GATE_PER_RANK,
                         .send_counts = desc->send_counts,
                         .send_displs = desc->send_displs,
                         .recv_counts = desc->recv_counts,
@@ -170,6 +172,21 @@ static void empty_arrived(const wefti_op *op)
     }
 }
 
+void wefti_op_look_completed(weft_comm *comm)
+{
+    uint64_t least = UINT64_MAX;
+    if (comm->fabric.net) {
+        least = wefti_rounds_get_completed(&comm->fabric);
+    }
+    for (int peer = 0; !comm->fabric.net && peer < comm->nranks; peer++) {
+        wefti_rank_page *page =
+            wefti_shared_get_page(&comm->fabric.shared, peer);
+        uint64_t completed = atomic_load(&page->completed);
+        least = completed < least ? completed : least;
+    }
+    comm->peers_done = least;
+}
+
 /* Whether all ranks have left the operation that used this op slot before. */
 static bool op_slot_free(weft_comm *comm, const wefti_op *op)
 {
@@ -182,18 +199,8 @@ static bool op_slot_free(weft_comm *comm, const wefti_op *op)
     if (comm->peers_done >= op->number - WEFTI_OP_SLOTS) {
         return true;
     }
-    uint64_t least = UINT64_MAX;
-    if (comm->fabric.net) {
-        least = wefti_rounds_get_completed(&comm->fabric);
-    }
-    for (int peer = 0; !comm->fabric.net && peer < comm->nranks; peer++) {
-        wefti_rank_page *page =
-            wefti_shared_get_page(&comm->fabric.shared, peer);
-        uint64_t completed = atomic_load(&page->completed);
-        least = completed < least ? completed : least;
-    }
-    comm->peers_done = least;
-    return least >= op->number - WEFTI_OP_SLOTS;
+    wefti_op_look_completed(comm);
+    return comm->peers_done >= op->number - WEFTI_OP_SLOTS;
 }
 
 /*
@@ -238,6 +245,38 @@ static void open_staging(weft_comm *comm, wefti_op *op)
     comm->staging_used |= 1u << op->staging;
 }
 
+/* Nothing of it is staged, so messages take no room: readers learn of many at
+ * once, and wait for none while the sender copies. */
+static void announce_many(const weft_comm *comm, wefti_op *op)
+{
+    for (int channel = 0; channel < WEFTI_CHANNELS; channel++) {
+        if (op->slots[channel]) {
+            op->slots[channel] =
+                comm->slots_max < WEFTI_DEPTH ? comm->slots_max : WEFTI_DEPTH;
+        }
+    }
+}
+
+/* Opens its lists, as soon as their lengths are known; whether they are. */
+static bool begin_lists(weft_comm *comm, wefti_op *op)
+{
+    if (op->problem.relay_elems && !wefti_host_counts_find(comm, op)) {
+        return false;
+    }
+    wefti_step_lists_start(op);
+    open_staging(comm, op);
+    op->unstaged = wefti_unstaged_choose(comm, op);
+    if (op->unstaged == WEFTI_PLACE_PROCESS && !op->role.shape->reduces) {
+        announce_many(comm, op);
+    }
+    return true;
+}
+
+static bool lists_are_open(const wefti_op *op)
+{
+    return op->staging >= 0 || wefti_op_slot_is_p2p(op->op_slot);
+}
+
 static void enter(weft_comm *comm, wefti_op *op)
 {
     op->state = WEFTI_OP_RUNNING;
@@ -258,9 +297,12 @@ static void enter(weft_comm *comm, wefti_op *op)
         return;
     }
     op->problem.chunk_elems = op->choice.chunk_elems;
-    wefti_step_lists_start(op);
-    open_staging(comm, op);
-    op->unstaged = wefti_unstaged_choose(comm, op);
+    op->problem.relay_elems = op->choice.relay_elems;
+    if (op->problem.relay_elems) {
+        wefti_host_counts_declare(comm, op);
+    } else {
+        (void)begin_lists(comm, op);
+    }
     if (!op->desc.ready) {
         wefti_op_piece_open(op);
     }
@@ -368,7 +410,8 @@ static bool push(weft_comm *comm, wefti_op *op)
     int64_t others_due_ns = engine->due_ns;
     engine->due_ns = INT64_MAX;
     bool pushed = wefti_choice_has_steps(&op->choice)
-                      ? wefti_step_lists_run(comm, op)
+                      ? (lists_are_open(op) || begin_lists(comm, op)) &&
+                            wefti_step_lists_run(comm, op)
                   : wefti_choice_is_carried(&op->choice)
                       ? wefti_carried_advance(comm, op)
                       : wefti_oneshot_advance(comm, op);

@@ -24,6 +24,9 @@ void wefti_op_init(weft_comm *comm, wefti_op *op, const weft_op *desc,
 /* One push: returns whether anything moved. */
 bool wefti_op_advance(weft_comm *comm, wefti_op *op);
 
+/* Looks up which operations all ranks have completed: comm->peers_done. */
+void wefti_op_look_completed(weft_comm *comm);
+
 /* Ends op for its poster; what peers still read keeps its staging buffer. */
 void wefti_op_finish(weft_comm *comm, wefti_op *op, weft_status status);
 

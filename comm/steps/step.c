@@ -74,7 +74,7 @@ static bool on_device(const wefti_op *op, wefti_buffer buffer)
 bool wefti_step_fetches(const wefti_op *op, const wefti_step *step)
 {
     /* From device to device a copy goes straight. */
-    return on_device(op, step->src) &&
+    return step->elems > 0 && on_device(op, step->src) &&
            !(step->kind == WEFTI_STEP_COPY && on_device(op, step->dst));
 }
 
@@ -113,8 +113,9 @@ static bool look_for(weft_comm *comm, wefti_op *op, const wefti_step *step,
         wefti_op_report_mismatch(comm, op, peer, message->signature);
         return false;
     }
-    if (wefti_op_is_deferred(op) && message->bytes < bytes) {
-        bytes = message->bytes; /* the end of its part */
+    if (wefti_op_is_deferred(op) &&
+        !wefti_deferred_fits(comm, op, step, peer, message->bytes, &bytes)) {
+        return false;
     }
     if (!wefti_op_check_bytes(comm, op, peer, message->bytes, bytes)) {
         return false;
@@ -182,7 +183,7 @@ static wefti_wait stage_step(weft_comm *comm, wefti_op *op,
     const wefti_step *step = &list->step;
     const size_t bytes = step->elems * elem_bytes(op, step->src);
     const void *src = source(op, list, step->src, step->src_elem);
-    const bool fetches = wefti_step_fetches(op, step) && step->elems > 0;
+    const bool fetches = wefti_step_fetches(op, step);
     if (!wefti_step_source_ready(comm, op, step)) {
         return WEFTI_WAIT_GATE;
     }
@@ -254,7 +255,7 @@ static wefti_wait store_result(weft_comm *comm, wefti_op *op,
                                wefti_step_list *list, const void *from)
 {
     const wefti_step *step = &list->step;
-    if (!on_device(op, step->dst)) {
+    if (!on_device(op, step->dst) || step->elems == 0) {
         return WEFTI_WAIT_NOTHING;
     }
     if (list->phase != WEFTI_PHASE_STORE) {
@@ -296,8 +297,7 @@ static wefti_wait recv_step(weft_comm *comm, wefti_op *op,
                 : wefti_op_recv_elems(op) * elem_bytes(op, step->dst);
         wefti_copy_part(dst, message.data, bytes, whole_bytes);
     }
-    wefti_wait wait = step->elems ? store_result(comm, op, list, message.data)
-                                  : WEFTI_WAIT_NOTHING;
+    wefti_wait wait = store_result(comm, op, list, message.data);
     if (wait == WEFTI_WAIT_NOTHING) {
         take(comm, op, step, step->peer, bytes);
         wefti_step_announce(op, step);

@@ -41,6 +41,9 @@ void wefti_sum_make(const weft_comm *comm, const wefti_op *op,
     const size_t sources = (size_t)wefti_sum_sources(op, step);
     const bool all =
         step->kind == WEFTI_STEP_REDUCE && step->peer == WEFTI_ALL_PEERS;
+    if (step->elems == 0) { /* the end of a part whose count was deferred */
+        return;
+    }
     if (wefti_redop_is_user(op->desc.redop)) { /* never in levels: select.h */
         WEFTI_ASSERT(all);
         wefti_reduction_apply(wefti_reduction_get(comm, op->desc.redop), result,

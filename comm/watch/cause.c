@@ -14,6 +14,7 @@
 #include "comm/net/rounds.h"
 #include "comm/steps/agree.h"
 #include "comm/steps/meeting.h"
+#include "comm/steps/payload.h"
 #include "comm/steps/slot.h"
 #include "comm/watch/peer_life.h"
 #include "comm/watch/waits.h"
@@ -65,6 +66,14 @@ static bool is_missed(const weft_comm *comm, const wefti_op *op, int peer)
                : wefti_op_is_checked_by(comm, op, peer);
 }
 
+/* Who has yet to read from op's buffers. */
+static int find_reader(weft_comm *comm, const wefti_op *op)
+{
+    return wefti_choice_has_steps(&op->choice)
+               ? wefti_slots_find_reader(comm, op)
+               : wefti_payload_find_reader(comm, op);
+}
+
 bool wefti_is_awaited(weft_comm *comm, const wefti_op *op, int peer,
                       bool *entered)
 {
@@ -105,7 +114,7 @@ bool wefti_is_awaited(weft_comm *comm, const wefti_op *op, int peer,
         }
     }
     return wefti_meeting_find_awaited(comm, op) == peer ||
-           (op->being_read && wefti_slots_find_reader(comm, op) == peer);
+           (op->being_read && find_reader(comm, op) == peer);
 }
 
 static int count_job(const weft_comm *comm)

@@ -15,6 +15,7 @@
 #include "comm/engine/request.h"
 #include "comm/engine/ticket.h"
 #include "comm/steps/agree.h"
+#include "comm/steps/expect.h"
 #include "comm/steps/meeting.h"
 #include "comm/steps/step_gates.h"
 #include "comm/watch/cause.h"
@@ -318,5 +319,7 @@ static void note_stream(weft_comm *comm, const wefti_request *request)
                             request->ticket->stream, &found);
 }
 
-const wefti_watch wefti_diagnosis = {
-    .launched = wefti_launches_look, .stalled = ask_why, .stands = note_stream};
+const wefti_watch wefti_diagnosis = {.launched = wefti_launches_look,
+                                     .stalled = ask_why,
+                                     .stands = note_stream,
+                                     .expects = wefti_expect};

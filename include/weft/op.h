@@ -57,10 +57,12 @@ extern "C" {
  *                after another. What comes from two ranks may not overlap.
  *                All four are copied by the post, and read nowhere else.
  * deferred_counts
- *                v forms that do not reduce, on all ranks or none: elements
- *                that really go, known only later: [nranks], to each rank, or
- *                one number where send goes out whole (GATHERV, ALLGATHERV);
- *                not read where a rank sends nothing (SCATTERV, not the root).
+ *                v forms, on all ranks or none: elements that really go,
+ *                known only later: [nranks], to each rank, or one number where
+ *                send goes out whole (GATHERV, ALLGATHERV); not read where a
+ *                rank sends nothing (SCATTERV, not the root). To each sum of a
+ *                REDUCESCATTERV all ranks have the same, or the communicator
+ *                fails with ERR_MISMATCH and a text that names two who do not.
  *                count, send_counts and recv_counts are capacities then: the
  *                most that may go and come, equal pair by pair, and what displs
  *                of NULL count by. Host memory,
@@ -72,9 +74,9 @@ extern "C" {
  *                NULL: send_counts are what goes.
  * arrived_counts with deferred_counts: host memory, borrowed until done: how
  *                many elements have come from each rank, [nranks], or one
- *                number where recv has no parts (SCATTERV), written
- *                before the arrived chunk is raised, and at the end at the
- *                latest; recv is not written beyond them. NULL: not wanted.
+ *                number where recv has no parts (SCATTERV, REDUCESCATTERV),
+ *                written before the arrived chunk is raised, and at the end at
+ *                the latest; recv is not written beyond them. NULL: not wanted.
  * root           rank for rooted collectives, peer for send and recv; else 0.
  * ready          chunks of the send buffer become sendable when this gate
  *                says so; NULL: all are.

@@ -5,7 +5,7 @@
  * The global batch stays: with m' micro-batches in place of m each is m/m' as
  * large, and so are its compute, its messages and its activations. That a
  * small micro-batch computes less efficiently is not in the costs of one size;
- * whoever measures several sizes asks once for each.
+ * a caller that measures several sizes asks once for each.
  */
 #include "weft/advice.h"
 

@@ -28,25 +28,26 @@ static void add(char *text, size_t text_bytes, const char *format, ...)
 /* ---- the reason -----------------------------------------------------------
  */
 
-enum { WHO_BYTES = 96 };
+enum { NAME_BYTES = 96 };
 
-static const char *tell_who(const weft_advice_config *config,
-                            const weft_schedule_candidate *c,
-                            char text[WHO_BYTES])
+static const char *write_name(const weft_advice_config *config,
+                              const weft_schedule_candidate *c,
+                              char text[NAME_BYTES])
 {
     text[0] = '\0';
-    add(text, WHO_BYTES, "%s%s", c->name, c->planned ? " planned by cost" : "");
+    add(text, NAME_BYTES, "%s%s", c->name,
+        c->planned ? " planned by cost" : "");
     if (strcmp(c->name, "interleaved") == 0) {
-        add(text, WHO_BYTES, " with V = %d%s", c->chunks,
+        add(text, NAME_BYTES, " with V = %d%s", c->chunks,
             c->overlap ? " and overlap" : "");
     }
     if (config->choice_count > 0) {
-        add(text, WHO_BYTES, ", m = %d", c->microbatches);
+        add(text, NAME_BYTES, ", m = %d", c->microbatches);
     }
     return text;
 }
 
-/* 1f1b as things are, which everybody knows. */
+/* 1f1b with the given settings, the usual schedule. */
 static const weft_schedule_candidate *
 find_usual(const weft_advice_config *config, const weft_advice *advice)
 {
@@ -110,14 +111,14 @@ static void explain_best(const weft_advice_config *config, weft_advice *advice)
 {
     const weft_schedule_candidate *best = &advice->candidates[0];
     const weft_schedule_candidate *next = best;
-    char who[WHO_BYTES];
+    char name[NAME_BYTES];
     for (size_t k = 1; k < advice->count && advice->candidates[k].possible;
          k++) {
         const weft_schedule_candidate *c = &advice->candidates[k];
         next = (float)c->makespan < (float)next->makespan ? c : next;
     }
     add(advice->reason, sizeof(advice->reason), "%s is the fastest%s",
-        tell_who(config, best, who),
+        write_name(config, best, name),
         config->memory_most > 0 ? " that fits" : "");
     if (next != best) {
         add(advice->reason, sizeof(advice->reason), ", within %.1f%%",
@@ -129,7 +130,7 @@ static void explain_best(const weft_advice_config *config, weft_advice *advice)
     if (next != best) {
         add(advice->reason, sizeof(advice->reason),
             "; %s takes %.4g, which is no reason to pay for it",
-            tell_who(config, next, who), next->makespan);
+            write_name(config, next, name), next->makespan);
     }
 }
 
@@ -140,21 +141,21 @@ static void explain(const weft_advice_config *config, weft_advice *advice)
     const weft_schedule_candidate *same = wefti_merit_find(
         advice->candidates, advice->count, config->microbatches, true);
     const weft_schedule_candidate *barred = find_barred(advice);
-    char who[WHO_BYTES];
+    char name[NAME_BYTES];
     explain_best(config, advice);
     if (same && same->microbatches != best->microbatches && same != usual) {
         add(advice->reason, sizeof(advice->reason), "; %s takes ",
-            tell_who(config, same, who));
+            write_name(config, same, name));
         add_figures(advice, same);
     }
     if (usual && usual != best) {
         add(advice->reason, sizeof(advice->reason), "; %s takes ",
-            tell_who(config, usual, who));
+            write_name(config, usual, name));
         add_figures(advice, usual);
     }
     if (barred) {
         add(advice->reason, sizeof(advice->reason),
-            "; %s would take %.4g, but %s", tell_who(config, barred, who),
+            "; %s would take %.4g, but %s", write_name(config, barred, name),
             barred->makespan, barred->why);
     }
 }
@@ -217,11 +218,11 @@ void wefti_advice_explain(const weft_advice_config *config, weft_advice *advice,
                           bool helped)
 {
     const weft_schedule_candidate *best = &advice->candidates[0];
-    char who[WHO_BYTES];
+    char name[NAME_BYTES];
     if (!best->possible) {
         add(advice->reason, sizeof(advice->reason),
             "no schedule is possible: %s, for one, %s",
-            tell_who(config, best, who), best->why);
+            write_name(config, best, name), best->why);
         return;
     }
     explain(config, advice);

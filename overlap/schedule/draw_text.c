@@ -96,7 +96,7 @@ static void draw_rank(const weft_schedule *schedule,
 {
     const weft_action *last = NULL;
     char name[32] = "";
-    size_t from = 0, said = 0;
+    size_t from = 0, written = 0;
     fprintf(file, "%*d ", LABEL - 3, rank);
     fputc('|', file);
     for (int x = 0; x < width; x++) {
@@ -108,12 +108,12 @@ static void draw_rank(const weft_schedule *schedule,
         }
         if (action && action != last) {
             name_action(schedule, action, name, sizeof(name));
-            said = 0;
+            written = 0;
         }
         if (!action) {
             fputc('.', file);
-        } else if (said < strlen(name)) {
-            fputc(name[said++], file);
+        } else if (written < strlen(name)) {
+            fputc(name[written++], file);
         } else {
             fputc(colour ? ' ' : '-', file);
         }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * overlap/schedule/dual.c - the words of DualPipe's and DualPipeV's recipes.
+ * overlap/schedule/dual.c - the steps of DualPipe's and DualPipeV's recipes.
  *
  * Source: deepseek-ai/DualPipe; DeepSeek-V3, arXiv 2412.19437, section 3.2.
  */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * overlap/schedule/dual.h - what DualPipe and DualPipeV have in common: two
- * phases that a rank runs against each other, and the words of their recipes.
+ * phases that a rank runs against each other, and the steps of their recipes.
  *
  * Each phase counts its own forwards and backwards; W takes the oldest I of
  * either phase whose W has not run. A recipe reads as its steps do:

@@ -104,10 +104,11 @@ weft_status wefti_generate_dualpipe(const weft_schedule_config *config,
     wefti_schedule_place_v(*schedule_out);
     for (int r = 0; r < ranks; r++) {
         int direction0 = r, direction1 = 2 * ranks - 1 - r;
-        bool near = r < ranks / 2; /* the entry of direction 0 is nearer */
+        /* The first half is nearer to the entry of direction 0. */
+        bool first_half = r < ranks / 2;
         wefti_dual d = {.writer.list = &(*schedule_out)->lists[r],
-                        .stage = {near ? direction0 : direction1,
-                                  near ? direction1 : direction0}};
+                        .stage = {first_half ? direction0 : direction1,
+                                  first_half ? direction1 : direction0}};
         write_rank(&d, r, ranks, microbatches);
     }
     return WEFT_OK;

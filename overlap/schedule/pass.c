@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * overlap/schedule/pass.c - what passes have in common, and the two that look
- * at no more than two neighbours: merge and group.
+ * overlap/schedule/pass.c - what passes have in common, and the two that need
+ * no more than two neighbours: merge and group.
  */
 #include "overlap/schedule/pass.h"
 

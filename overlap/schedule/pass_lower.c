@@ -67,10 +67,10 @@ static size_t entry_of(const sweep *s, int stage, int microbatch)
 }
 
 /*
- * The rank that an action meets; -1: none. Both go on at once: what is sent
- * behind the meeting is received behind it.
+ * The rank that an action exchanges with; -1: none. Both go on at once: what is
+ * sent behind the exchange is received behind it.
  */
-static int find_met(const sweep *s, const weft_action *action)
+static int find_partner(const sweep *s, const weft_action *action)
 {
     int mirror = action->type == WEFT_ACTION_REDUCE_GRAD
                      ? wefti_mirror_stage(s->schedule, action->stage)
@@ -78,7 +78,7 @@ static int find_met(const sweep *s, const weft_action *action)
     return mirror < 0 ? -1 : s->schedule->rank_of[mirror];
 }
 
-/* Whether the rank has come to the other side of a meeting. */
+/* Whether the rank has reached the other side of an exchange. */
 static bool is_there(const sweep *s, int rank, const weft_action *action)
 {
     const wefti_actions *list = &s->schedule->lists[rank];
@@ -87,15 +87,14 @@ static bool is_there(const sweep *s, int rank, const weft_action *action)
            next->stage == wefti_mirror_stage(s->schedule, action->stage);
 }
 
-/* Whether all inputs of the action have been made, and whom it meets is there.
- */
+/* Whether all inputs of the action are made and its partner has reached it. */
 static bool can_run(const sweep *s, const weft_action *action)
 {
     weft_action parts[2];
     int count = wefti_action_split(action, parts);
-    int met = find_met(s, action);
-    if (met >= 0) {
-        return is_there(s, met, action);
+    int partner = find_partner(s, action);
+    if (partner >= 0) {
+        return is_there(s, partner, action);
     }
     for (int p = 0; p < count; p++) {
         wefti_edge edge = wefti_edge_in(s->schedule, &parts[p]);
@@ -112,11 +111,12 @@ static void take(sweep *s, int rank, const weft_action *action)
 {
     weft_action parts[2];
     int count = wefti_action_split(action, parts);
-    int met = find_met(s, action);
+    int partner = find_partner(s, action);
     wefti_actions_add(&s->pass->fresh[rank], *action);
-    if (met >= 0) {
-        wefti_actions_add(&s->pass->fresh[met],
-                          s->schedule->lists[met].items[s->next[met]++]);
+    if (partner >= 0) {
+        wefti_actions_add(
+            &s->pass->fresh[partner],
+            s->schedule->lists[partner].items[s->next[partner]++]);
     }
     for (int p = 0; p < count; p++) {
         wefti_edge edge = wefti_edge_out(s->schedule, &parts[p]);
@@ -141,7 +141,7 @@ static weft_status refuse_stuck(const sweep *s, int rank)
     return wefti_error(
         WEFT_ERR_INVALID,
         "lower: rank %d can never run %s, as its inputs are "
-        "never made; weft_schedule_check says who waits for whom",
+        "never made; weft_schedule_check names the ranks that wait",
         rank, text);
 }
 

@@ -5,7 +5,7 @@
  *
  * Before each compute action goes one group: the sends that are queued by then,
  * and the action's receives. Steps 2 to 4 depart from that, so that ranks that
- * turn from sending one phase to the other meet:
+ * turn from sending one phase to the other match:
  *
  *  - F of phase 0 in step 2, and the first of step 4, have been received one
  *    action ahead;
@@ -212,13 +212,13 @@ void wefti_lower_dual(wefti_pass *pass)
     bool dual = schedule->directions == 2;
     int ranks = schedule->ranks;
     for (int r = 0; r < ranks; r++) {
-        bool far = dual && r >= ranks / 2;
+        bool second_half = dual && r >= ranks / 2;
         bool middle =
             dual ? r == ranks / 2 || r == ranks / 2 - 1 : r == ranks - 1;
         porter p = {.schedule = schedule,
                     .fresh = &pass->fresh[r],
                     .list = &schedule->lists[r],
-                    .phase0 = far ? 2 * ranks - 1 - r : r,
+                    .phase0 = second_half ? 2 * ranks - 1 - r : r,
                     .middle = middle,
                     .early = dual && middle};
         lower_rank(&p);

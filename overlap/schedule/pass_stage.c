@@ -41,8 +41,8 @@ typedef struct reducer {
 } reducer;
 
 /*
- * Two directions: a mirror has the same parts of the model, and whoever has the
- * same parts reduces them in the same order, whichever ends first.
+ * Two directions: a mirror has the same parts of the model, and ranks that have
+ * the same parts reduce them in the same order, whichever ends first.
  */
 static void follow_mirror(reducer *it, const weft_schedule *schedule,
                           const wefti_actions *mirror)
@@ -110,8 +110,8 @@ static void reduce_last(wefti_actions *list)
 }
 
 /*
- * A reduction is a meeting of two mirrors. In a list of anybody's making, one
- * of them may stand before what the other needs to come there.
+ * A reduction is an exchange of two mirrors. In an arbitrary list, one of them
+ * may stand before what the other needs to reach it.
  */
 static void part_mirrors(weft_schedule *schedule)
 {

@@ -39,11 +39,11 @@ enum { PASSES_MOST = 32 };
 static void consider(planner *p)
 {
     wefti_plan_time(p->job, p->trial, &p->times);
-    double near = same * p->times.makespan;
-    bool shorter = p->times.makespan < p->makespan - near;
-    bool alike = p->times.makespan <= p->makespan + near;
+    double tolerance = same * p->times.makespan;
+    bool shorter = p->times.makespan < p->makespan - tolerance;
+    bool alike = p->times.makespan <= p->makespan + tolerance;
     p->effort -= (double)wefti_plan_actions(p->job);
-    if (shorter || (alike && p->times.window < p->window - near)) {
+    if (shorter || (alike && p->times.window < p->window - tolerance)) {
         p->makespan = p->times.makespan;
         p->window = p->times.window;
         memcpy(p->best, p->trial, wefti_plan_actions(p->job));

@@ -69,7 +69,7 @@ static int rank_mark(const dispatch *d, const rank_state *r, int mark)
 }
 
 /* The next F or I of the given order; -1: there is none, or it has no room. */
-static int given_mark(const dispatch *d, int rank)
+static int next_in_order(const dispatch *d, int rank)
 {
     rank_state *r = &d->ranks[rank];
     size_t per_rank = wefti_plan_per_rank(d->job);
@@ -86,7 +86,7 @@ static int given_mark(const dispatch *d, int rank)
 static int choose(const dispatch *d, int rank, double now, double *next_out)
 {
     const rank_state *r = &d->ranks[rank];
-    int given = d->how->order ? given_mark(d, rank) : -1;
+    int given = d->how->order ? next_in_order(d, rank) : -1;
     int best = -1, merit = INT_MAX;
     *next_out = (double)INFINITY;
     for (int mark = 0; mark < WEFTI_PLAN_W; mark++) {

@@ -4,7 +4,7 @@
  *
  * The same rules as the simulator's, for nothing but F, I and W, and many times
  * as fast: a planner asks thousands of times. Each rank goes on until it needs
- * what is not made yet; whoever makes it has that rank go on.
+ * what is not made yet; the rank that makes it has that rank go on.
  */
 #include "overlap/schedule/planner.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * overlap/schedule/rules.c - the rules that look at lists: each message with
- * its other side, inputs before their use, messages in one order.
+ * overlap/schedule/rules.c - the rules that read lists: each message with its
+ * other side, inputs before their use, messages in one order.
  */
 #include "overlap/schedule/verdict.h"
 
@@ -209,14 +209,14 @@ static void check_sender(wefti_schedule_trial *trial, int rank, size_t *next)
         uint32_t recv =
             peer < 0 ? 0 : wefti_places_counterpart(&trial->places, send);
         if (recv == 0 || next[peer] == SIZE_MAX) {
-            continue; /* said already */
+            continue; /* reported already */
         }
-        size_t met = find_recv(schedule, rank, peer, next[peer]);
-        next[peer] = met + 1;
-        if (met != recv - 1) {
+        size_t match = find_recv(schedule, rank, peer, next[peer]);
+        next[peer] = match + 1;
+        if (match != recv - 1) {
             char text[WEFTI_CELL_TEXT_BYTES] = "nothing";
-            if (met < schedule->lists[peer].count) {
-                wefti_cell_text(schedule, peer, met, text);
+            if (match < schedule->lists[peer].count) {
+                wefti_cell_text(schedule, peer, match, text);
             }
             wefti_trial_find(trial, WEFT_RULE_FIFO, rank, k,
                              "rank %d then expects %s from here", peer, text);

@@ -4,7 +4,7 @@
  * forward, one backward for inputs and one for weights of every micro-batch.
  *
  * Counts per stage say whether that is so; only a stage that they refute is
- * looked at micro-batch by micro-batch, to name the actions.
+ * checked micro-batch by micro-batch, to name the actions.
  */
 #include "overlap/schedule/verdict.h"
 

@@ -27,7 +27,7 @@ typedef struct store {
     wefti_schedule_trial *trial;
     activations *cells; /* [stages][per_stage] */
     int rank;
-    size_t index; /* the action that is looked at */
+    size_t index; /* the action that is checked */
 } store;
 
 static activations *cell_of(const store *s, const weft_action *action)
@@ -61,7 +61,7 @@ static void find(const store *s, weft_rule rule, const char *what)
     wefti_trial_find(s->trial, rule, s->rank, s->index, "%s", what);
 }
 
-/* Who needs activations in the rank's memory. */
+/* What needs activations in the rank's memory. */
 static void need_there(const store *s, const activations *own)
 {
     if (own->state == AWAY) {
@@ -73,7 +73,7 @@ static void need_there(const store *s, const activations *own)
     } else if (own->state == GONE) {
         find(s, WEFT_RULE_ORDER,
              "comes after the backward that needs its activations");
-    } /* before F: that has been said already */
+    } /* before F: that has been reported already */
 }
 
 static void recompute(const store *s, activations *own)

@@ -7,7 +7,7 @@
  *
  * A reduction of a schedule with one direction is among the replicas of one
  * rank, which all run the same list. With two directions the two ranks that
- * have a stage meet in it too. A BARRIER is of all ranks.
+ * have a stage take part in it too. A BARRIER is of all ranks.
  */
 #include "overlap/schedule/verdict.h"
 
@@ -222,7 +222,7 @@ static void compare(wefti_schedule_trial *trial, int rank, int other)
     }
 }
 
-/* Whoever agrees with rank 0 on barriers agrees with everybody. */
+/* A rank that agrees with rank 0 on barriers agrees with all ranks. */
 void wefti_rule_collectives(wefti_schedule_trial *trial)
 {
     const weft_schedule *schedule = trial->schedule;

@@ -3,8 +3,8 @@
  * overlap/schedule/schedule.h - a schedule from inside: its lists, where stages
  * are, and which message ties which two actions.
  *
- * A list that ran out of memory drops what is added from then on and says so
- * in failed; whoever fills lists asks once, at the end
+ * A list that ran out of memory drops what is added from then on and sets
+ * failed; a caller that fills lists asks once, at the end
  * (wefti_schedule_settle).
  */
 #ifndef OVERLAP_SCHEDULE_SCHEDULE_H

@@ -5,8 +5,8 @@
  *
  * The text is read twice: first where stages are and how many there are of
  * everything, then the actions themselves, which can so be refused where they
- * stand. What is accepted here is well-formed, not yet valid: that is
- * weft_schedule_check's to say.
+ * stand. What is accepted here is well-formed, not yet valid:
+ * weft_schedule_check decides that.
  */
 #include "overlap/schedule/schedule.h"
 
@@ -20,7 +20,7 @@
 /* So many cells of a row have numbers that a place can hold. */
 enum { COLUMNS_MOST = 1 << 30 };
 
-/* The cell that is being looked at. */
+/* The cell that is being read. */
 typedef struct cursor {
     const char *at, *end; /* what follows it */
     int row, column;      /* its own, from 1 */

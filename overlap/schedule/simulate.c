@@ -8,7 +8,7 @@
  * the order in which they are sent.
  *
  *     end of an action -> its results are there, or are sent
- *                      -> whoever stopped for them goes on
+ *                      -> ranks that wait for them go on
  *                      -> the rank goes on to its next action
  */
 #include "overlap/schedule/agenda.h"
@@ -240,8 +240,8 @@ static void start_gather(simulation *s, int rank, int stage, double now)
     s->last_beside = fmax(s->last_beside, end);
 }
 
-/* The last rank at a barrier lets all go, when it comes. */
-static void meet(simulation *s, double now)
+/* The last rank to reach a barrier releases all. */
+static void reach_barrier(simulation *s, double now)
 {
     s->at_barrier++;
     s->barrier = fmax(s->barrier, now);
@@ -295,7 +295,7 @@ static void go_on(simulation *s, int rank)
     while (st->next < list->count && !takes_time(&list->items[st->next])) {
         const weft_action *action = &list->items[st->next];
         if (action->type == WEFT_ACTION_BARRIER) {
-            meet(s, st->time);
+            reach_barrier(s, st->time);
             return;
         }
         if (spans) {

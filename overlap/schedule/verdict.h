@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * overlap/schedule/verdict.h - the rules of the checker, one file for those
- * that look at lists and one for the one that runs them.
+ * that read lists and one for the one that runs them.
  */
 #ifndef OVERLAP_SCHEDULE_VERDICT_H
 #define OVERLAP_SCHEDULE_VERDICT_H

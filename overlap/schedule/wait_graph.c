@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * overlap/schedule/wait_graph.c - rule 4: nobody waits in a circle.
+ * overlap/schedule/wait_graph.c - rule 4: no ranks wait in a circle.
  *
- * Messages match by what they carry, never by who comes first. So whichever
- * rank moves when, the lists always get equally far, and it is enough to run
+ * Messages match by what they carry, never by which comes first. So in whatever
+ * order ranks move, the lists always get equally far, and it is enough to run
  * them once, without time: all get to their ends, or the ranks that are left
  * wait for one another.
  *
@@ -25,8 +25,8 @@ typedef struct machine {
     const weft_schedule *schedule;
     size_t *done, *posted; /* [ranks] */
     size_t *waits_at;      /* [ranks] the action that cannot go on */
-    int32_t *waits_for;    /* [ranks] for whom; -1: nobody */
-    int32_t *first_waiter; /* [ranks] who waits for this one; -1: nobody */
+    int32_t *waits_for;    /* [ranks] for which rank; -1: none */
+    int32_t *first_waiter; /* [ranks] which rank waits for this one; -1: none */
     int32_t *next_waiter;  /* [ranks] chain of the above */
     int32_t *ready;        /* [ranks] stack of those that may go on */
     int ready_count;
@@ -71,7 +71,7 @@ static int lacking_peer(const machine *m, const weft_action *message)
     const wefti_stage_places *places = &m->trial->places;
     int peer = wefti_message_peer(m->schedule, message);
     if (peer < 0) {
-        return -1; /* no message at all: rule 1 has said so */
+        return -1; /* no message at all: rule 1 has reported it */
     }
     uint32_t other = wefti_places_counterpart(places, message);
     if (m->trial->config.semantics != WEFT_SEMANTICS_EAGER) {
@@ -94,7 +94,7 @@ static int lacking_at_barrier(const machine *m, int rank)
     for (int r = 0; r < m->schedule->ranks; r++) {
         const wefti_actions *list = &m->schedule->lists[r];
         bool there = false;
-        /* whoever is past it has left this barrier behind in its list */
+        /* a rank past it has left this barrier behind in its list */
         for (size_t k = m->posted[r]; k > 0 && !there; k--) {
             there = list->items[k - 1].type == WEFT_ACTION_BARRIER &&
                     list->items[k - 1].stage == own->stage;
@@ -136,7 +136,7 @@ static size_t end_of_group(const machine *m, int rank, size_t index)
     return index;
 }
 
-/* Whom the action at index, which is posted, waits for; -1: nobody. */
+/* The rank that the posted action at index waits for; -1: none. */
 static int lacking(const machine *m, int rank, size_t index)
 {
     const weft_action *action = &m->schedule->lists[rank].items[index];
@@ -149,7 +149,7 @@ static int lacking(const machine *m, int rank, size_t index)
     return lacking_member(m, rank, action);
 }
 
-/* All who wait for rank look again. */
+/* All that wait for rank check again. */
 static void wake(machine *m, int rank)
 {
     int32_t waiter = m->first_waiter[rank];
@@ -198,12 +198,12 @@ static void run(machine *m, int rank)
  */
 
 /* The last slots receives of each peer, and how many there were. */
-typedef struct ring {
+typedef struct queue {
     uint32_t places[WEFT_EAGER_SLOTS_MOST];
     size_t count;
-} ring;
+} queue;
 
-static void note_room(machine *m, int rank, ring **rings)
+static void note_room(machine *m, int rank, queue **queues)
 {
     const wefti_actions *list = &m->schedule->lists[rank];
     size_t slots = (size_t)m->trial->config.eager_slots;
@@ -218,23 +218,23 @@ static void note_room(machine *m, int rank, ring **rings)
         }
         size_t entry = (size_t)send->stage * (size_t)m->schedule->per_stage +
                        (size_t)send->microbatch;
-        uint32_t *slot = &rings[peer]->places[rings[peer]->count++ % slots];
-        m->room[back][entry] = rings[peer]->count > slots ? *slot : 0;
+        uint32_t *slot = &queues[peer]->places[queues[peer]->count++ % slots];
+        m->room[back][entry] = queues[peer]->count > slots ? *slot : 0;
         *slot = wefti_places_counterpart(&m->trial->places, send);
     }
 }
 
-/* Gives each peer of rank a ring. */
-static bool make_rings(const machine *m, int rank, ring **rings)
+/* Creates a queue for each peer of rank. */
+static bool make_queues(const machine *m, int rank, queue **queues)
 {
     const wefti_actions *list = &m->schedule->lists[rank];
     for (size_t k = 0; k < list->count; k++) {
         int peer = wefti_action_is_message(&list->items[k])
                        ? wefti_message_peer(m->schedule, &list->items[k])
                        : -1;
-        if (peer >= 0 && !rings[peer]) {
-            rings[peer] = calloc(1, sizeof(ring));
-            if (!rings[peer]) {
+        if (peer >= 0 && !queues[peer]) {
+            queues[peer] = calloc(1, sizeof(queue));
+            if (!queues[peer]) {
                 return false;
             }
         }
@@ -247,21 +247,21 @@ static weft_status find_room(machine *m)
     int ranks = m->schedule->ranks;
     size_t entries =
         (size_t)m->schedule->stages * (size_t)m->schedule->per_stage;
-    ring **rings = calloc((size_t)ranks, sizeof(ring *));
+    queue **queues = calloc((size_t)ranks, sizeof(queue *));
     m->room[0] = calloc(entries, sizeof(uint32_t));
     m->room[1] = calloc(entries, sizeof(uint32_t));
-    bool enough = rings && m->room[0] && m->room[1];
+    bool enough = queues && m->room[0] && m->room[1];
     for (int r = 0; r < ranks && enough; r++) {
-        enough = make_rings(m, r, rings);
+        enough = make_queues(m, r, queues);
         if (enough) {
-            note_room(m, r, rings);
+            note_room(m, r, queues);
         }
         for (int peer = 0; peer < ranks; peer++) {
-            free(rings[peer]);
-            rings[peer] = NULL;
+            free(queues[peer]);
+            queues[peer] = NULL;
         }
     }
-    free(rings);
+    free(queues);
     return enough ? WEFT_OK
                   : wefti_error(WEFT_ERR_NO_MEMORY, "the slots of %d ranks",
                                 ranks);

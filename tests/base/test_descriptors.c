@@ -3,7 +3,7 @@
  * Goal: closed standard descriptors are taken by /dev/null, open ones are left
  * alone, and neither reads nor writes succeed where they failed before.
  *
- * Method: a child for each subset of the three, which closes them and looks.
+ * Method: a child for each subset of the three, which closes them and checks.
  */
 #include "base/descriptors.h"
 
@@ -33,7 +33,7 @@ static bool is_dead_end(int fd)
 }
 
 /* The child's exit status: 0 if all is as it should be. */
-static int close_and_look(int closed_mask)
+static int close_and_check(int closed_mask)
 {
     struct stat before[3], after;
     for (int fd = 0; fd < 3; fd++) {
@@ -65,7 +65,7 @@ static void test_descriptors_closed_ones_are_reserved(void **state)
         pid_t pid = fork();
         assert_true(pid >= 0);
         if (pid == 0) {
-            _exit(close_and_look(mask));
+            _exit(close_and_check(mask));
         }
         int status = -1;
         assert_int_equal(waitpid(pid, &status, 0), pid);

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Goal: whoever sleeps on a doorbell wakes for every ring that follows its
- * news, in one process and across two; and a ring without sleepers is free.
+ * Goal: every sleeper on a doorbell wakes for every ring that follows its news,
+ * in one process and across two, on one bell or on several at once; and a ring
+ * without sleepers is free.
  *
  * Method: two or more players pass a token round a ring of doorbells as fast
  * as they can, with random pauses of some hundred cycles around each step of
- * the protocol (seed printed). A lost wake-up leaves everyone asleep until the
- * limit of 20 s, which fails the test; without one, thousands of rounds take
- * well under a second. Counts begin at 2^32 - 1, so that all pass the wrap.
+ * the protocol (seed printed). A lost wake-up leaves all threads asleep until
+ * the limit of 20 s, which fails the test; without one, thousands of rounds
+ * take well under a second. Counts begin at 2^32 - 1, so that all pass the
+ * wrap.
  */
 #include "base/clock.h"
 #include "base/doorbell.h"
@@ -26,7 +28,7 @@
 
 #include <cmocka.h>
 
-enum { PLAYERS_MAX = 5, ROUNDS = 4000 };
+enum { PLAYERS_MAX = 5, QUIET_MAX = 3, ROUNDS = 4000 };
 static const int64_t limit_ns = 20000000000;
 /* The generation wraps at the first wake. */
 static const uint32_t last_generation = UINT32_MAX >> WEFTI_DOORBELL_BITS;
@@ -36,7 +38,8 @@ typedef struct table {
     int players;
     unsigned seed;
     _Atomic uint64_t turn;
-    wefti_doorbell bells[PLAYERS_MAX];
+    int idle; /* bells that nobody rings, and every player sleeps on too */
+    wefti_doorbell bells[PLAYERS_MAX], quiet[QUIET_MAX];
     _Atomic uint64_t sleeps, lost;
 } table;
 
@@ -55,21 +58,39 @@ static void pause_randomly(uint64_t *random)
     }
 }
 
+/* Its own bell stands anywhere among the quiet ones. */
+static void list_bells(table *t, int number, uint64_t *random,
+                       wefti_doorbell_wait *waits)
+{
+    for (int i = 0; i < t->idle; i++) {
+        waits[i].bell = &t->quiet[i];
+    }
+    const int place = (int)(*random % (uint64_t)(t->idle + 1));
+    waits[t->idle].bell = place < t->idle ? waits[place].bell : NULL;
+    waits[place].bell = &t->bells[number];
+}
+
 /* Waits for its turn; false when it slept to the limit. */
 static bool wait_for_turn(table *t, int number, uint64_t *random)
 {
     uint64_t players = (uint64_t)t->players;
-    wefti_doorbell *bell = &t->bells[number];
+    wefti_doorbell_wait waits[QUIET_MAX + 1];
+    const int count = t->idle + 1;
     int64_t end_ns = wefti_clock_ns() + limit_ns;
     while (atomic_load(&t->turn) % players != (uint64_t)number) {
-        uint32_t seen = wefti_doorbell_arm(bell);
+        list_bells(t, number, random, waits);
+        for (int i = 0; i < count; i++) {
+            waits[i].seen = wefti_doorbell_arm(waits[i].bell);
+        }
         pause_randomly(random);
         if (atomic_load(&t->turn) % players != (uint64_t)number) {
             pause_randomly(random);
-            wefti_doorbell_sleep(bell, seen, limit_ns);
+            wefti_doorbell_sleep_any(waits, count, limit_ns);
             atomic_fetch_add(&t->sleeps, 1);
         }
-        wefti_doorbell_disarm(bell, seen);
+        for (int i = 0; i < count; i++) {
+            wefti_doorbell_disarm(waits[i].bell, waits[i].seen);
+        }
         if (wefti_clock_ns() >= end_ns) {
             return false;
         }
@@ -94,12 +115,13 @@ static void *play(void *argument)
     return NULL;
 }
 
-static table *make_table(int players)
+static table *make_table(int players, int idle)
 {
     table *t = mmap(NULL, sizeof(*t), PROT_READ | PROT_WRITE,
                     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     assert_ptr_not_equal(t, MAP_FAILED);
     t->players = players;
+    t->idle = idle;
     t->seed = (unsigned)wefti_clock_ns();
     for (int p = 0; p < players; p++) {
         wefti_doorbell_init(&t->bells[p]);
@@ -130,10 +152,9 @@ static void check_table(table *t)
 }
 
 /* First of all tests: no thread has been made before the fork. */
-static void test_ring_across_processes_loses_no_wakeup(void **state)
+static void play_with_a_process(int idle)
 {
-    (void)state;
-    table *t = make_table(2);
+    table *t = make_table(2, idle);
     pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0) {
@@ -147,9 +168,22 @@ static void test_ring_across_processes_loses_no_wakeup(void **state)
     check_table(t);
 }
 
-static void play_with_threads(int players)
+static void test_ring_across_processes_loses_no_wakeup(void **state)
 {
-    table *t = make_table(players);
+    (void)state;
+    play_with_a_process(0);
+}
+
+static void test_ring_of_one_of_several_across_processes_wakes(void **state)
+{
+    (void)state;
+    assert_true(wefti_doorbell_can_wait_for_any());
+    play_with_a_process(QUIET_MAX);
+}
+
+static void play_with_threads(int players, int idle)
+{
+    table *t = make_table(players, idle);
     pthread_t threads[PLAYERS_MAX];
     player seats[PLAYERS_MAX];
     for (int p = 0; p < players; p++) {
@@ -165,13 +199,20 @@ static void play_with_threads(int players)
 static void test_ring_across_two_threads_loses_no_wakeup(void **state)
 {
     (void)state;
-    play_with_threads(2);
+    play_with_threads(2, 0);
 }
 
 static void test_ring_across_five_threads_loses_no_wakeup(void **state)
 {
     (void)state;
-    play_with_threads(5);
+    play_with_threads(5, 0);
+}
+
+static void test_ring_of_one_of_several_across_threads_wakes(void **state)
+{
+    (void)state;
+    play_with_threads(5, 1);
+    play_with_threads(3, QUIET_MAX);
 }
 
 /* Several sleepers on one bell: one ring wakes all. */
@@ -230,7 +271,8 @@ static void test_ring_without_sleepers_moves_nothing(void **state)
     assert_int_equal(bell.state, rung);
 }
 
-/* Whoever has been rung is on his way: more rings cost no call of the kernel.
+/* A sleeper that was rung is being woken: more rings cost no call of the
+ * kernel.
  */
 static void test_second_ring_moves_nothing_until_the_next_arm(void **state)
 {
@@ -256,7 +298,7 @@ static void test_second_ring_moves_nothing_until_the_next_arm(void **state)
 }
 
 /* More than are counted, and back. */
-static void test_crowd_beyond_counting_is_woken(void **state)
+static void test_sleepers_beyond_counting_are_woken(void **state)
 {
     (void)state;
     wefti_doorbell bell;
@@ -307,12 +349,14 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_ring_across_processes_loses_no_wakeup),
+        cmocka_unit_test(test_ring_of_one_of_several_across_processes_wakes),
         cmocka_unit_test(test_ring_across_two_threads_loses_no_wakeup),
         cmocka_unit_test(test_ring_across_five_threads_loses_no_wakeup),
+        cmocka_unit_test(test_ring_of_one_of_several_across_threads_wakes),
         cmocka_unit_test(test_ring_wakes_every_sleeper),
         cmocka_unit_test(test_ring_without_sleepers_moves_nothing),
         cmocka_unit_test(test_second_ring_moves_nothing_until_the_next_arm),
-        cmocka_unit_test(test_crowd_beyond_counting_is_woken),
+        cmocka_unit_test(test_sleepers_beyond_counting_are_woken),
         cmocka_unit_test(test_sleep_after_a_ring_returns_at_once),
         cmocka_unit_test(test_sleep_unrung_ends_with_its_timeout),
     };

@@ -131,12 +131,12 @@ typedef struct refusal {
 
 static void test_what_is_no_file_is_refused_without_reading(void **state)
 {
-    char fifo[sizeof(path) + 8], said[128];
+    char fifo[sizeof(path) + 8], expected[128];
     (void)state;
     snprintf(fifo, sizeof(fifo), "%s.fifo", path);
-    assert_int_equal(mkfifo(fifo, 0600), 0); /* nobody will write to it */
-    snprintf(said, sizeof(said), "%s: is a pipe: allowed is a regular file",
-             fifo);
+    assert_int_equal(mkfifo(fifo, 0600), 0); /* it has no writer */
+    snprintf(expected, sizeof(expected),
+             "%s: is a pipe: allowed is a regular file", fifo);
     const refusal refusals[] = {
         {"/tmp", WEFTI_INPUT_FILE,
          "/tmp: is a folder: allowed is a regular file"},
@@ -144,7 +144,7 @@ static void test_what_is_no_file_is_refused_without_reading(void **state)
          "/dev/zero: is a device: allowed is a regular file"},
         {"/dev/zero", WEFTI_INPUT_FILE_OR_PIPE,
          "/dev/zero: is a device: allowed is a file or a pipe"},
-        {fifo, WEFTI_INPUT_FILE, said},
+        {fifo, WEFTI_INPUT_FILE, expected},
     };
     for (size_t n = 0; n < sizeof(refusals) / sizeof(refusals[0]); n++) {
         char *text = NULL;

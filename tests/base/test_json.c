@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Goal: what base/json.h writes is exactly the JSON meant: commas, escapes,
- * nesting, numbers; and base/utf8.h tells UTF-8 from other bytes.
+ * nesting, numbers; and base/utf8.h distinguishes UTF-8 from other bytes.
  * Method: write into memory and compare the text; for UTF-8, every code point
  * and every sequence of two bytes against an independent decoder's rule.
  */
@@ -109,7 +109,7 @@ static void test_json_real_keeps_all_digits_or_is_null(void **state)
                 "-1.0000000000000001e+300]\n");
 }
 
-static void test_json_full_disk_is_told(void **state)
+static void test_json_full_disk_is_reported(void **state)
 {
     (void)state;
     FILE *full = fopen("/dev/full", "w");
@@ -189,7 +189,7 @@ int main(void)
         JSON_TEST(test_json_two_values_are_two_lines),
         JSON_TEST(test_json_text_is_escaped),
         JSON_TEST(test_json_real_keeps_all_digits_or_is_null),
-        cmocka_unit_test(test_json_full_disk_is_told),
+        cmocka_unit_test(test_json_full_disk_is_reported),
         cmocka_unit_test(test_utf8_step_every_code_point_is_taken),
         cmocka_unit_test(test_utf8_step_overlong_forms_are_refused),
         cmocka_unit_test(test_utf8_check_names_first_bad_byte),

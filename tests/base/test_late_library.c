@@ -5,9 +5,9 @@
  *
  * Method: a small library is opened, and its block used in many threads. First
  * on a heap whose other blocks hold pointers and small numbers, until a block
- * lies where gcc 12's runtimes look for a header before it
+ * lies where gcc 12's runtimes expect a header before it
  * (base/sanitizer_options.c). Then while detached threads end: these free the
- * stacks and blocks of threads that were joined elsewhere, under a lock of
+ * stacks and blocks of threads that other threads joined, under a lock of
  * glibc's that no sanitizer sees, once glibc's cache of stacks is full
  * (GLIBC_TUNABLES of the preset tsan keeps it from that).
  */

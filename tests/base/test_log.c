@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Goal: a line goes out whole, in one piece, at its level, and a broken stderr
- * is nobody's error.
+ * is no error.
  *
  * Method: stderr becomes a pipe; what comes out is compared. A line longer
  * than the limit is cut; threads that log at once never mix lines.

@@ -56,7 +56,7 @@ static void write_file(const void *from, size_t count)
 }
 
 /* Whether it can be opened; if not, why has this much in it. */
-static bool opens(const char *file, const char *name, const char *said)
+static bool opens(const char *file, const char *name, const char *expected)
 {
     char why[512] = "";
     void *handle = NULL;
@@ -67,7 +67,7 @@ static bool opens(const char *file, const char *name, const char *said)
         assert_int_equal(dlclose(handle), 0);
         return true;
     }
-    assert_non_null(strstr(why, said));
+    assert_non_null(strstr(why, expected));
     return false;
 }
 

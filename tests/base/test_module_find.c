@@ -25,7 +25,7 @@ static const char module[] = "weft_test_module.so";
 
 /* In the child: whether the module is the one of that folder, or none is found
  * where the folder is "". */
-static int look(const char *folder)
+static int find(const char *folder)
 {
     char path[PATH_MAX], want[PATH_MAX];
     const bool found = wefti_module_find(module, path);
@@ -131,7 +131,7 @@ static void test_module_is_sought_beside_the_program_itself(void **state)
 int main(int argc, char **argv)
 {
     if (argc == 3) {
-        return look(argv[2]);
+        return find(argv[2]);
     }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_module_is_sought_beside_the_program_itself),

@@ -160,7 +160,7 @@ static void test_setting_without_default_unset_is_refused(void **state)
     assert_int_equal(value, POISON);
 }
 
-static void test_describe_given_tells_value_and_origin(void **state)
+static void test_describe_set_shows_value_and_origin(void **state)
 {
     (void)state;
     setenv("WEFT_LOG", "debug", 1);
@@ -209,7 +209,7 @@ int main(void)
                                clear_all),
         cmocka_unit_test_setup(test_setting_without_default_unset_is_refused,
                                clear_all),
-        cmocka_unit_test_setup(test_describe_given_tells_value_and_origin,
+        cmocka_unit_test_setup(test_describe_set_shows_value_and_origin,
                                clear_all),
         cmocka_unit_test_setup(test_defaults_of_numbers_are_in_range,
                                clear_all),

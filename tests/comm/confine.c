@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * tests/comm/confine.c - confine ptrace|pidfd PROGRAM ARGS...: runs PROGRAM as
- * a container's seccomp profile would: system calls that look into other
- * processes (ptrace: ptrace, process_vm_readv, process_vm_writev, pidfd_getfd,
- * kcmp; pidfd: pidfd_open too) fail with EPERM.
+ * tests/comm/confine.c - confine ptrace|pidfd|futex PROGRAM ARGS...: runs
+ * PROGRAM as a container's seccomp profile would: system calls that look into
+ * other processes (ptrace: ptrace, process_vm_readv, process_vm_writev,
+ * pidfd_getfd, kcmp; pidfd: pidfd_open too), or that older profiles do not know
+ * (futex: futex_waitv), fail with EPERM.
  */
 #include <errno.h>
 #include <linux/audit.h>
@@ -24,11 +25,14 @@ int main(int argc, char **argv)
                              SYS_process_vm_writev, SYS_pidfd_getfd, SYS_kcmp};
     size_t count = 5;
     if (argc < 3) {
-        fprintf(stderr, "usage: confine ptrace|pidfd PROGRAM ARGS...\n");
+        fprintf(stderr, "usage: confine ptrace|pidfd|futex PROGRAM ARGS...\n");
         return FAILED;
     }
     if (strcmp(argv[1], "pidfd") == 0) {
         calls[count++] = SYS_pidfd_open;
+    } else if (strcmp(argv[1], "futex") == 0) {
+        calls[0] = SYS_futex_waitv;
+        count = 1;
     }
     struct sock_filter rules[2 * CALLS_MOST + 2] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr))};

@@ -35,7 +35,7 @@ static inline void sample_welcome(wefti_oob_message *message, uint32_t nranks)
 {
     message->kind = WEFTI_OOB_WELCOME;
     message->as.welcome.nranks = nranks;
-    for (uint32_t i = 0; i < nranks; i++) {
+    for (uint32_t i = 0; i < wefti_welcome_count(&message->as.welcome); i++) {
         message->as.welcome.pids[i] = 1000 + i;
         message->as.welcome.domains[i] = (uint16_t)(i % 3 ? i / 3 * 3 : i);
         message->as.welcome.hosts[i] = 0;
@@ -49,7 +49,7 @@ static inline void sample_claim(wefti_oob_message *message,
                                 wefti_oob_message_kind kind)
 {
     message->kind = kind;
-    message->as.claim.rank = WEFTI_BOOTSTRAP_RANKS_MOST - 1;
+    message->as.claim.rank = WEFTI_JOB_RANKS_MOST - 1;
     memset(message->as.claim.token, 0x74, WEFTI_TOKEN_BYTES);
 }
 
@@ -67,7 +67,7 @@ static inline void sample_card(wefti_oob_message *message, uint32_t round,
 {
     message->kind = WEFTI_OOB_INFO;
     message->as.info.round = round;
-    message->as.info.rank = WEFTI_BOOTSTRAP_RANKS_MOST - 1;
+    message->as.info.rank = WEFTI_JOB_RANKS_MOST - 1;
     message->as.info.used_bytes = bytes;
     memset(message->as.info.bytes, 0x75, bytes);
 }
@@ -113,7 +113,7 @@ static inline void message_sample(int index, wefti_oob_message *message)
         break;
     case 6:
     case 7:
-        sample_welcome(message, index == 6 ? 1 : WEFTI_BOOTSTRAP_RANKS_MOST);
+        sample_welcome(message, index == 6 ? 1 : WEFTI_JOB_RANKS_MOST);
         break;
     case 8:
     case 9:
@@ -156,7 +156,7 @@ static inline void message_sample(int index, wefti_oob_message *message)
     case 18:
         sample_text(message, WEFTI_OOB_VERDICT, WEFT_ERR_INVALID, 95);
         break;
-    default: /* another version: only its beginning is looked at */
+    default: /* another version: only its beginning is read */
         sample_hello(message, false);
         message->as.hello.version.minor++;
         memset(message->as.hello.nonce, 0, WEFTI_NONCE_BYTES);

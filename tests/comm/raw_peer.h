@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * tests/comm/raw_peer.h - somebody at a rendezvous who sends what the test
- * wants: blocking sockets that give up after a while.
+ * tests/comm/raw_peer.h - a peer at a rendezvous that sends what the test
+ * wants: blocking sockets with a time limit.
  */
 #ifndef TESTS_COMM_RAW_PEER_H
 #define TESTS_COMM_RAW_PEER_H
@@ -67,7 +67,7 @@ static inline int raw_connect(int port)
 static inline void raw_send(int fd, const void *bytes, size_t count)
 {
     ssize_t sent = send(fd, bytes, count, MSG_NOSIGNAL);
-    (void)sent; /* who is dropped learns it when it reads */
+    (void)sent; /* a dropped peer learns it when it reads */
 }
 
 /* Encoded, and sealed if session is not NULL. */
@@ -150,7 +150,7 @@ static inline wefti_oob_message raw_join_message(uint32_t rank, uint32_t nranks)
     return message;
 }
 
-/* Greets, joins, and hears the answer into peer->message. */
+/* Greets, joins, and receives the answer into peer->message. */
 static inline void raw_join(raw_peer *peer, const weft_unique_id *id,
                             uint32_t rank, uint32_t nranks)
 {

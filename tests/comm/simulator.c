@@ -169,6 +169,25 @@ static void node_init_buffers(const sim_state *world, sim_node *node)
     assert_non_null(node->wanted);
 }
 
+/* What ranks of a host tell each other of an all-to-all with counts. */
+static void init_told(sim_state *world)
+{
+    const size_t *counts = world->what->counts;
+    size_t ranks = (size_t)world->nranks;
+    world->told = calloc(ranks * ranks, sizeof(*world->told));
+    world->hosts = calloc(ranks, sizeof(*world->hosts));
+    assert_non_null(world->told);
+    assert_non_null(world->hosts);
+    for (size_t i = 0; i < ranks * ranks; i++) {
+        world->told[i] =
+            counts[i] < UINT16_MAX ? (uint16_t)counts[i] : UINT16_MAX;
+    }
+    for (size_t place = 0; place < ranks; place++) {
+        size_t rank = (size_t)world->grouping->members[place];
+        world->hosts[place] = world->told + rank * ranks;
+    }
+}
+
 static void node_init(sim_state *world, int rank)
 {
     const wefti_pattern *pattern = world->what->pattern;
@@ -178,6 +197,10 @@ static void node_init(sim_state *world, int rank)
     *node = (sim_node){.problem = world->what->problem};
     node->problem.rank = rank;
     node->problem.grouping = world->grouping;
+    node->problem.host_counts =
+        world->hosts ? world->hosts +
+                           world->grouping->begins[world->grouping->hosts[rank]]
+                     : NULL;
     node->arrays = calloc(4 * ranks, sizeof(*node->arrays));
     assert_non_null(node->arrays);
     node_init_counts(world, node, node->arrays, node->arrays + 2 * ranks);
@@ -221,6 +244,9 @@ static void world_init(sim_state *world, const sim_case *what)
                                 ? hosts++
                                 : world->host_of[what->hosts[r]];
     }
+    if (what->problem.relay_elems) {
+        init_told(world);
+    }
     for (int r = 0; r < nranks; r++) {
         node_init(world, r);
     }
@@ -244,6 +270,8 @@ static void world_fini(sim_state *world)
     for (size_t i = 0; i < nranks * nranks * WEFTI_CHANNELS; i++) {
         free(world->lines[i].sent);
     }
+    free(world->told);
+    free(world->hosts);
     free(world->nodes);
     free(world->lines);
     free(world->grouping);

@@ -22,6 +22,7 @@ typedef enum sim_order {
 } sim_order;
 
 /*
+ * problem  rank, host_counts, and what counts say, are ignored
  * counts   v forms: [nranks][nranks] elements that go from rank to rank
  *          (alltoallv), or in its first row those of each rank; NULL: even.
  * hosts    [nranks] the lowest rank that shares memory with each; NULL: one
@@ -31,7 +32,7 @@ typedef enum sim_order {
  */
 typedef struct sim_case {
     const wefti_pattern *pattern;
-    wefti_problem problem; /* rank, and what counts say, are ignored */
+    wefti_problem problem;
     const size_t *counts;
     const int *hosts;
     size_t gap;

@@ -60,6 +60,8 @@ typedef struct sim_state {
     sim_traffic traffic;
     wefti_grouping *grouping;
     int host_of[SIM_MOST_RANKS]; /* numbered by their lowest ranks */
+    uint16_t *told;              /* [rank][nranks] what it tells its host of */
+    const void **hosts;          /* [place in grouping] its row of told */
     sim_node *nodes;
     sim_line *lines; /* [sender][receiver][channel] */
 } sim_state;

@@ -45,7 +45,8 @@ static void test_names_right_ones_read_wrong_ones_not(void **state)
     expect_read(WEFT_COLLECTIVE_ALLREDUCE, "tree", "tree");
     expect_read(WEFT_COLLECTIVE_ALLREDUCE, "tree/oneshot/direct",
                 "oneshot/direct/tree");
-    expect_read(WEFT_COLLECTIVE_ALLTOALLV, "pairwise", "pairwise");
+    expect_read(WEFT_COLLECTIVE_ALLTOALLV, "two_hop/pairwise",
+                "pairwise/two_hop");
     static const char *const wrong[] = {
         "",      "/",         "tree/", "/tree", "tree//one", "tre",
         "trees", "tree/tree", "Tree",  "tree ", "pairwise",  "nccl"};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Goal    ranks meet, by a unique id and by the environment, as threads of one
- *         process: all get the same job, or all the same refusal.
+ * Goal    ranks connect, by a unique id and by the environment, as threads of
+ *         one process: all get the same job, or all the same refusal.
  * Method  every rank is a thread; memberships are compared field by field, and
  *         the memory is shown to be one by writing through one descriptor and
  *         reading through another. Time limits are short and checked.
@@ -86,7 +86,7 @@ static void assert_same_job(const crowd *all)
     }
 }
 
-static void test_join_by_id_all_ranks_meet(void **state)
+static void test_join_by_id_all_ranks_connect(void **state)
 {
     static const int sizes[] = {1, 2, 3, 16, 64};
     (void)state;
@@ -104,7 +104,7 @@ static void test_join_by_id_all_ranks_meet(void **state)
     }
 }
 
-/* Whether somebody listens at 127.0.0.last. */
+/* Whether a listener is at 127.0.0.last. */
 static bool is_open(unsigned char last, const unsigned char port[2])
 {
     struct sockaddr_in address = {.sin_family = AF_INET};
@@ -117,7 +117,7 @@ static bool is_open(unsigned char last, const unsigned char port[2])
     return refused == 0;
 }
 
-static void test_join_by_id_at_a_chosen_address_all_ranks_meet(void **state)
+static void test_join_by_id_at_a_chosen_address_all_ranks_connect(void **state)
 {
     static const unsigned char chosen[] = {127, 0, 0, 9};
     (void)state;
@@ -152,7 +152,7 @@ static void test_id_at_no_address_of_this_machine_is_refused(void **state)
     assert_int_equal(weft_unique_id_create(&id), WEFT_ERR_SYSTEM);
     assert_non_null(strstr(weft_error_text(), "192.0.2.1"));
     unsetenv("WEFT_HOST");
-    setenv("WEFT_TIMEOUT_MS", "100", 1); /* of the server, that nobody meets */
+    setenv("WEFT_TIMEOUT_MS", "100", 1); /* of the server; no rank joins */
     assert_int_equal(weft_unique_id_create(&id), WEFT_OK);
     unsetenv("WEFT_TIMEOUT_MS");
     const wefti_bootstrap_request request = {
@@ -168,13 +168,13 @@ static void test_id_at_no_address_of_this_machine_is_refused(void **state)
     assert_descriptors_become(before);
 }
 
-static void test_join_by_environment_all_ranks_meet(void **state)
+static void test_join_by_environment_all_ranks_connect(void **state)
 {
     (void)state;
     const int before = count_descriptors();
     crowd all;
     crowd_set_environment();
-    /* Twice at the same port: nothing of the first meeting is in the way. */
+    /* Twice at the same port: nothing of the first bootstrap is in the way. */
     for (int meeting = 0; meeting < 2; meeting++) {
         crowd_init(&all, 4, NULL);
         crowd_join(&all);
@@ -233,10 +233,10 @@ static void test_join_missing_rank_is_named_to_all(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_join_by_id_all_ranks_meet),
-        cmocka_unit_test(test_join_by_id_at_a_chosen_address_all_ranks_meet),
+        cmocka_unit_test(test_join_by_id_all_ranks_connect),
+        cmocka_unit_test(test_join_by_id_at_a_chosen_address_all_ranks_connect),
         cmocka_unit_test(test_id_at_no_address_of_this_machine_is_refused),
-        cmocka_unit_test(test_join_by_environment_all_ranks_meet),
+        cmocka_unit_test(test_join_by_environment_all_ranks_connect),
         cmocka_unit_test(test_join_alone_needs_no_settings),
         cmocka_unit_test(test_join_missing_rank_is_named_to_all),
     };

@@ -2,12 +2,13 @@
 /*
  * Goal    a rank that is killed or stopped at any moment of the bootstrap
  *         leaves survivors that return in bounded time with one reason, which
- *         names it; a stopped one that goes on later harms nobody.
- * Method  four processes (this program again, so that no thread crosses a
- *         fork) meet by the environment, one of them late by as long as a
+ *         names it; a stopped one that goes on later harms no other.
+ * Method  four processes (this program again, so that no thread crosses a fork)
+ *         connect by the environment, one of them late by as long as a
  *         bootstrap takes. At a random time, uniform over all that and some
- *         more, the victim gets the signal. What survivors say tells where it
- * was hit; series go on until every role has been hit in every phase.
+ *         more, the victim gets the signal. The errors of the survivors show
+ *         where it was hit; series go on until every role has been hit in every
+ *         phase.
  *
  * A victim is "late" if the others only miss it, "inside" if they saw it
  * leave, stall or close, "after" if they had their verdict.
@@ -198,7 +199,7 @@ static void let_pass(int64_t until_ns)
     }
 }
 
-/* A rank that comes long after the end finds nobody: others name the victim. */
+/* A rank that comes long after the end is alone: others name the victim. */
 static bool came_too_late(const char *text)
 {
     return strstr(text, "(rank 0) closed") ||
@@ -232,7 +233,7 @@ static phase judge(const result *results, int victim)
                                  : PHASE_LATE;
 }
 
-/* Members hear one verdict; a dying server may reach only some. */
+/* Members receive one verdict; a dying server may reach only some. */
 static void check_agreement(const result *results, int victim)
 {
     int first = victim == 1 ? 2 : 1;
@@ -268,7 +269,7 @@ static phase run_trial(int victim, int number, window when, uint64_t *seed)
     if (number == SIGSTOP) {
         kill(processes[victim].pid, SIGCONT);
         assert_true(collect(&processes[victim], &results[victim]));
-        /* Stopped in the leak checker's own look at it, it would never end. */
+        /* Stopped while the leak checker inspects it, it would never end. */
         kill(processes[victim].pid, SIGKILL);
     }
     end_job(processes);

@@ -164,6 +164,9 @@ static void capture_all(job *at)
                      "capture of all");
     }
     at->all = captured_end(&at->with);
+    /* A driver may make a graph only when nothing waits on the GPU. */
+    scene_expect(&at->own, weft_barrier(at->own.comm, NULL) == WEFT_OK,
+                 "barrier");
 }
 
 /* Launches of a graph, and posts on its stream between and another beside. */

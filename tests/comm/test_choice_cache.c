@@ -35,6 +35,8 @@ typedef enum property {
     ROOT,
     STEPWISE,
     RATES,
+    DEFERRED,
+    GATED,
     ALLOWED,
     PROPERTY_COUNT
 } property;
@@ -84,8 +86,8 @@ static wefti_choice select_again(const walk *w, wefti_role *role_out)
 static bool is_same(const wefti_choice *a, const wefti_choice *b)
 {
     return a->pattern == b->pattern && a->chunk_elems == b->chunk_elems &&
-           a->digest == b->digest && a->refused == b->refused &&
-           a->route == b->route;
+           a->relay_elems == b->relay_elems && a->digest == b->digest &&
+           a->refused == b->refused && a->route == b->route;
 }
 
 static void change(walk *w, property what)
@@ -111,6 +113,12 @@ static void change(walk *w, property what)
         break;
     case RATES:
         w->scope.rates = draw(w, 2) ? &slow : NULL;
+        break;
+    case GATED:
+        w->op.gate_elems = draw(w, 2) ? WEFT_GATE_PER_RANK : 0;
+        break;
+    case DEFERRED:
+        w->op.deferred_counts = draw(w, 2) ? counts : NULL;
         break;
     default:
         w->tuning.allowed[w->op.collective] =

@@ -571,7 +571,8 @@ static void test_collectives_small_chunks_exact(void **state)
     (void)state;
     setenv("WEFT_ALGO",
            is_remote
-               ? "alltoall:two_hop/pairwise,gather:pairwise,scatter:pairwise"
+               ? "alltoall:two_hop/pairwise,alltoallv:two_hop/pairwise,"
+                 "gather:pairwise,scatter:pairwise"
                : "alltoall:pairwise,gather:pairwise,scatter:pairwise",
            1);
     char bytes[32];

@@ -158,7 +158,7 @@ def names_what_was_killed(before, limit, size):
     print("survivors: " + said.pop())
 
 
-# The leak checker stops what it looks at by ptrace.
+# The leak checker stops what it inspects by ptrace.
 works("no ptrace", ["env", "ASAN_OPTIONS=detect_leaks=0", CONFINE, "ptrace"])
 works("one core for 8 ranks", ["taskset", "-c", "0"], nranks=8)
 refuses("no pidfd_open", [CONFINE, "pidfd"], "pidfd_open")

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Goal    unauthenticated peers at the control channel change nothing: not
- * noise, not a crowd of connections, not a wrong key, not what a rank once
- * said, said again, nor a rank that the job has not; and who knows the key is
- * heard. Method  ranks as threads in two domains; one throws all that at
- * another's port while all of them work, and in the end shows, with the job's
+ *         noise, not a crowd of connections, not a wrong key, not a recorded
+ *         note sent again, nor a rank that the job has not; a peer that knows
+ *         the key is accepted.
+ * Method  ranks as threads in two domains; one throws all that at another's
+ *         port while all of them work, and in the end shows, with the job's
  *         key, that a fault comes in by the same door. Threads and descriptors
  *         are counted before and after.
  */
@@ -39,8 +40,7 @@ static wefti_secret key_of(const weft_comm *comm)
     return secret;
 }
 
-/* As far as a rank has come that says a fault, others still end what they are
- * in. */
+/* Other ranks still end the operations that the reporting rank had entered. */
 static uint64_t completed_by(const weft_comm *comm)
 {
     return atomic_load(
@@ -87,7 +87,7 @@ static void crowd(int port)
     }
 }
 
-/* Says a fault with a key that is not the job's. */
+/* Sends a fault with a key that is not the job's. */
 static void lie(const weft_comm *comm, int port)
 {
     wefti_secret secret;
@@ -136,12 +136,12 @@ static void tell(const weft_comm *comm, int port)
     raw_say(peer.fd, &peer.session, &fault);
     raw_require(raw_hear(peer.fd, &peer.session, &peer.message));
     raw_require(wefti_note_decode(&peer.message, &note) &&
-                note.kind == WEFTI_NOTE_HEARD && note.known);
+                note.kind == WEFTI_NOTE_ACK && note.known);
     close(peer.fd);
 }
 
-/* The outcome of a rank beyond the last: who says that is not listened to. */
-static void tell_of_nobody(const weft_comm *comm, int port)
+/* The outcome of a rank beyond the last: its sender is dropped. */
+static void name_absent_rank(const weft_comm *comm, int port)
 {
     const wefti_secret secret = key_of(comm);
     const wefti_note notes[] = {{.kind = WEFTI_NOTE_PRESENT, .rank = 0},
@@ -161,7 +161,7 @@ static void tell_of_nobody(const weft_comm *comm, int port)
     close(peer.fd);
 }
 
-static int endure(weft_comm *comm, void *context)
+static int run_attacked(weft_comm *comm, void *context)
 {
     const int rank = weft_comm_get_rank(comm);
     weft_fault fault = {.size_bytes = sizeof(fault)};
@@ -172,7 +172,7 @@ static int endure(weft_comm *comm, void *context)
         crowd(port);
         lie(comm, port);
         replay(comm, port);
-        tell_of_nobody(comm, port);
+        name_absent_rank(comm, port);
     }
     for (int i = 0; i < 20; i++) {
         failures += weft_barrier(comm, NULL) != WEFT_OK;
@@ -187,7 +187,7 @@ static int endure(weft_comm *comm, void *context)
     if (rank == 0) {
         tell(comm, port_of(comm, 2));
     }
-    /* What all have entered before they look still ends well. */
+    /* What all have entered before they check still ends well. */
     weft_status status = weft_barrier(comm, NULL);
     for (int i = 0; i < 1000 && status == WEFT_OK; i++) {
         status = weft_barrier(comm, NULL);
@@ -203,7 +203,7 @@ static int endure(weft_comm *comm, void *context)
 static void test_control_unauthenticated_peers_change_nothing(void **state)
 {
     (void)state;
-    struct world world = {.nranks = RANKS, .call = endure};
+    struct world world = {.nranks = RANKS, .call = run_attacked};
     assert_int_equal(world_run_threads(&world), 0);
 }
 

@@ -268,13 +268,12 @@ static int as_a_whole(desk *self, int round, bool gated)
 static int refuse(desk *self)
 {
     weft_op op = exchange(self);
-    op.collective = WEFT_COLLECTIVE_REDUCESCATTERV;
-    op.recv_counts = NULL;
-    op.count = self->most_out[self->rank];
+    op.collective = WEFT_COLLECTIVE_ALLTOALL;
+    op.gate_elems = 0;
+    op.count = 1;
     int failures =
         CHECK(weft_op_post(&op, 9, self->comm, NULL) == WEFT_ERR_UNSUPPORTED) +
-        CHECK(strstr(weft_error_text(), "deferred_counts in reduce_scatterv") !=
-              NULL);
+        CHECK(strstr(weft_error_text(), "deferred_counts in alltoall") != NULL);
     op = exchange(self);
     op.deferred_counts = NULL;
     failures +=

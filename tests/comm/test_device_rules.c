@@ -12,6 +12,7 @@
 #include "tests/comm/world.h"
 
 #include "comm/core/core.h"
+#include "comm/engine/driver.h"
 #include "device/object.h"
 
 #include <setjmp.h>
@@ -514,13 +515,6 @@ static void test_arena_pinned_as_small_as_steps_allow(void **state)
     run(&plan, measure_staging);
 }
 
-static int64_t read_clock(clockid_t clock)
-{
-    struct timespec now;
-    clock_gettime(clock, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
-
 /*
  * Rank 1 comes a second late, and rank 0's thread and caller may not use more
  * than a tenth of it, of host memory a twentieth. shut: it waits for its own
@@ -538,9 +532,9 @@ static int wait_a_second(weft_comm *comm, void *context)
                 weft_stream_wait(desk.stream) != WEFT_OK;
     const bool first = weft_comm_get_rank(comm) == 0;
     for (int device = 0; device < 2; device++) {
-        clockid_t clock;
-        pthread_getcpuclockid(comm->engine->thread, &clock);
-        const int64_t begin_ns = read_clock(clock);
+        const wefti_thread_work *work =
+            wefti_driver_get_work(comm->engine->driver);
+        const int64_t begin_ns = wefti_thread_work_ns(work);
         if (!first) {
             usleep(1000000);
         } else if (plan->shut) {
@@ -554,7 +548,7 @@ static int wait_a_second(weft_comm *comm, void *context)
                            WEFT_OK, NULL);
         if (first) {
             usleep(900000);
-            const int64_t used_ns = read_clock(clock) - begin_ns;
+            const int64_t used_ns = wefti_thread_work_ns(work) - begin_ns;
             const int64_t most_ns = device || plan->shut ? 100000000 : 50000000;
             printf("%s memory%s: %.1f ms\n", device ? "device" : "host",
                    plan->shut ? ", behind a gate" : "", (double)used_ns / 1e6);

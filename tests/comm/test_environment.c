@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Goal    what the WEFT_* variables say about a meeting is taken exactly, or
+ * Goal    what the WEFT_* variables say about a rendezvous is taken exactly, or
  *         refused with a text that names the variable and what is allowed.
  * Method  variables are set to good and bad values, one at a time; secrets in
  *         files of several modes; time limits are short and measured.
@@ -85,10 +85,10 @@ static void test_environment_wrong_limits_are_named(void **state)
                      WEFT_ERR_INVALID);
     assert_non_null(strstr(weft_error_text(), "rank -1: allowed is 0..1"));
     request.rank = 0;
-    request.nranks = 1025;
+    request.nranks = 4097;
     assert_int_equal(wefti_bootstrap_join(&request, &membership),
                      WEFT_ERR_INVALID);
-    assert_non_null(strstr(weft_error_text(), "nranks 1025: allowed"));
+    assert_non_null(strstr(weft_error_text(), "nranks 4097: allowed"));
     request.nranks = 2;
     request.id = &id;
     assert_int_equal(wefti_bootstrap_join(&request, &membership),
@@ -96,7 +96,7 @@ static void test_environment_wrong_limits_are_named(void **state)
     assert_non_null(strstr(weft_error_text(), "config.id: not made by"));
 }
 
-static void test_environment_nobody_listens_ends_in_time(void **state)
+static void test_environment_no_listener_ends_in_time(void **state)
 {
     (void)state;
     crowd_set_environment();
@@ -166,7 +166,7 @@ static void test_environment_inherited_socket_is_used(void **state)
         assert_int_equal(all.ranks[i].status, WEFT_OK);
     }
     crowd_fini(&all);
-    /* It was taken, and closed with the meeting. */
+    /* It was taken, and closed with the bootstrap. */
     assert_int_equal(fcntl(fd, F_GETFD), -1);
 }
 
@@ -306,7 +306,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(test_environment_missing_variables_are_named),
         TEST(test_environment_wrong_limits_are_named),
-        TEST(test_environment_nobody_listens_ends_in_time),
+        TEST(test_environment_no_listener_ends_in_time),
         TEST(test_environment_silent_server_ends_in_time),
         TEST(test_environment_port_in_use_is_named),
         TEST(test_environment_inherited_socket_is_used),

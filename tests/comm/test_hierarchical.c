@@ -71,10 +71,63 @@ static size_t count_host_pairs(const int *hosts, int nranks)
     return pairs;
 }
 
+/* Elements of the longest part that a host sends with others'. */
+static size_t longest_small(const sim_case *what, int host)
+{
+    size_t ranks = 0, most = what->problem.relay_elems;
+    for (int rank = 0; rank < what->problem.nranks; rank++) {
+        ranks += what->hosts[rank] == host;
+    }
+    size_t share = what->problem.chunk_elems / ranks;
+    return ranks == 1 ? 0 : most < share ? most : share;
+}
+
+/* Messages of one host for a rank of another: its small parts are one, and of
+ * others each chunk is. */
+static size_t count_messages(const sim_case *what, int host, int to)
+{
+    size_t nranks = (size_t)what->problem.nranks, messages = 0;
+    size_t chunk = what->problem.chunk_elems, most = longest_small(what, host);
+    bool small = false;
+    for (size_t from = 0; from < nranks; from++) {
+        size_t elems = what->counts[from * nranks + (size_t)to];
+        if (what->hosts[from] != host || elems == 0) {
+            continue;
+        }
+        small |= elems <= most;
+        messages += elems <= most ? 0 : (elems + chunk - 1) / chunk;
+    }
+    return messages + small;
+}
+
+/* The same with counts, whatever is small. */
+static void check_relay(sim_case what)
+{
+    static const size_t small[] = {1, 5, 1000};
+    int nranks = what.problem.nranks;
+    size_t messages = 0;
+    what.pattern = &wefti_pattern_two_hop;
+    what.problem.relay_elems = small[what.seed % 3];
+    for (int host = 0; host < nranks; host++) {
+        for (int to = 0; to < nranks && what.hosts[host] == host; to++) {
+            messages +=
+                what.hosts[to] != host ? count_messages(&what, host, to) : 0;
+        }
+    }
+    sim_traffic traffic = sim_check(&what);
+    assert_int_equal(traffic.messages, messages);
+    assert_int_equal(traffic.elems,
+                     least_elems(&what.problem, what.counts, what.hosts));
+}
+
 /* Two hops are as many bytes as one, in a message from each host to a rank. */
 static void check_two_hop(sim_case what)
 {
     int nranks = what.problem.nranks;
+    if (what.counts) {
+        check_relay(what);
+        return;
+    }
     what.pattern = &wefti_pattern_two_hop;
     sim_traffic traffic = sim_check(&what);
     assert_int_equal(traffic.elems,
@@ -368,6 +421,30 @@ static void test_all_larger_worlds_exact_and_least(void **state)
     print_message("%zu runs\n", checked);
 }
 
+static void test_alltoallv_larger_worlds_exact_and_least(void **state)
+{
+    (void)state;
+    uint64_t seed = random_seed();
+    for (int round = 0; round < (is_long() ? 10 * DRAWN : DRAWN); round++) {
+        int hosts[MOST_RANKS];
+        size_t counts[MOST_RANKS * MOST_RANKS];
+        size_t nranks = 7 + random_next(&seed) % (MOST_RANKS - 6);
+        uint64_t drawn = random_next(&seed);
+        draw_hosts(hosts, (int)nranks, 2 + (int)(drawn >> 48) % 6, &seed);
+        sim_case what = {.problem = {.collective = WEFT_COLLECTIVE_ALLTOALLV,
+                                     .nranks = (int)nranks,
+                                     .chunk_elems = 1 + drawn % 90},
+                         .counts = counts,
+                         .hosts = hosts,
+                         .gap = (drawn >> 16) % 4,
+                         .dtype = WEFT_DTYPE_I32,
+                         .order = (sim_order)(drawn >> 32) % SIM_ORDERS,
+                         .seed = drawn >> 8};
+        draw_counts(counts, nranks * nranks, what.problem.chunk_elems, &seed);
+        (void)check_traffic(what);
+    }
+}
+
 /* Types and reductions; and the same inputs in one level only. */
 static void test_sums_any_type_and_pattern_same_bits(void **state)
 {
@@ -416,6 +493,7 @@ int main(void)
         cmocka_unit_test(test_gather_scatter_every_world_exact_and_least),
         cmocka_unit_test(test_varied_every_world_exact_and_least),
         cmocka_unit_test(test_all_larger_worlds_exact_and_least),
+        cmocka_unit_test(test_alltoallv_larger_worlds_exact_and_least),
         cmocka_unit_test(test_sums_any_type_and_pattern_same_bits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

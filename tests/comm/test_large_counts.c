@@ -180,7 +180,7 @@ static void test_side_at_any_index_as_enumerated(void **state)
         lay_out(&plan);
         int rank = (int)(random_next(&seed) % (uint64_t)plan.nranks), peers;
         wefti_problem problem = problem_of(&plan, rank, chunk);
-        wefti_part_side side = {&problem, round % 2 == 0};
+        wefti_part_side side = {&problem, round % 2 == 0, NULL};
         const size_t *counts = plan.counts[rank][!side.outward];
         size_t index = 0;
         for (size_t j = 0; j * chunk < most; j++) {

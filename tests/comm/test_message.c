@@ -160,16 +160,18 @@ static void test_message_field_out_of_range_is_none(void **state)
         {3, 16, 4, 0, 0x80000000}, /* timeout_ms */
         {6, 0, 4, 1, 0},           /* welcome: nranks */
         {6, 0, 4, 1, 2},
-        {7, 0, 4, 1024, 1025},
-        {7, 4, 4, 1, 0}, /* a pid */
-        {7, 4 + 8 * 1023, 4, 7, 0x80000000},
-        {7, 4 + 4, 2, 0, 1},     /* whose memory: a rank that leads itself */
-        {7, 4 + 8 + 4, 2, 0, 2}, /* and not a later one */
-        {7, 4 + 8 + 6, 2, 1, 2}, /* the same for the host */
-        {8, 0, 4, 1023, 1024},   /* claim: rank */
+        {7, 0, 4, 4096, 4097},
+        {7, 4, 4, 1024, 1023}, /* the first rank that it lists */
+        {7, 4, 4, 2048, 4096},
+        {7, 8, 4, 1, 0}, /* a pid */
+        {7, 8 + 8 * 1023, 4, 7, 0x80000000},
+        {7, 8 + 4, 2, 0, 1},     /* whose memory: its own, */
+        {7, 8 + 8 + 4, 2, 0, 2}, /* and not a later one's */
+        {7, 8 + 8 + 6, 2, 1, 2}, /* the same for the host */
+        {8, 0, 4, 4095, 4096},   /* claim: rank */
         {9, 0, 4, 0, 0xffffffff},
         {10, 0, 1, 4, 5},       /* report: outcome */
-        {10, 1, 4, 1023, 1024}, /* subject */
+        {10, 1, 4, 4095, 4096}, /* subject */
         {10, 5, 2, 4095, 4096}, /* error_number */
         {16, 0, 1, 7, 8},       /* verdict: status */
         {16, 1, 2, 400, 401},   /* its text's length */
@@ -177,7 +179,7 @@ static void test_message_field_out_of_range_is_none(void **state)
         {16, 3, 1, ' ', 0x1f}, /* its text */
         {16, 402, 1, '~', 0x7f},
         {21, 0, 1, 1, 2},       /* card: round */
-        {21, 1, 4, 1023, 1024}, /* rank */
+        {21, 1, 4, 4095, 4096}, /* rank */
         {22, 5, 2, 640, 641},   /* its bytes */
         {22, 5, 2, 640, 639},
     };
@@ -233,7 +235,7 @@ static void mutate(input *data, uint64_t *seed)
     uint64_t changes = 1 + random_next(seed) % 4;
     for (uint64_t i = 0; i < changes && data->used > 0; i++) {
         size_t at = random_next(seed) % data->used;
-        /* The header decides most: look there half of the time. */
+        /* The header decides most: half of the changes are there. */
         if (random_next(seed) % 2 && data->used >= HEADER) {
             at = random_next(seed) % HEADER;
         }

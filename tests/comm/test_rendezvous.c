@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Goal    the server of a meeting gives each wrong member its answer and each
- *         job one verdict, and members are not fooled by a false server.
+ * Goal    the server of a rendezvous sends each wrong member its answer and
+ *         each job one verdict, and members are not fooled by a false server.
  * Method  ranks join as threads; one rank, or the server, is played by the
  *         test over a raw socket, message by message, so that every moment of
  *         the protocol can be chosen and nothing depends on time.
@@ -35,7 +35,7 @@ static void scene_begin(scene *s)
     assert_int_equal(s->raw.message.kind, WEFTI_OOB_ACCEPTED);
 }
 
-static void hear_welcome(scene *s)
+static void receive_welcome(scene *s)
 {
     assert_true(raw_hear(s->raw.fd, &s->raw.session, &s->raw.message));
     assert_int_equal(s->raw.message.kind, WEFTI_OOB_WELCOME);
@@ -56,7 +56,7 @@ static void complete(scene *s)
     const wefti_oob_message report = {.kind = WEFTI_OOB_REPORT};
     int memory_fd;
     const char *call;
-    hear_welcome(s);
+    receive_welcome(s);
     wefti_tokens tokens = tokens_of(s);
     assert_int_equal(wefti_handover_fetch(s->raw.message.as.welcome.socket_name,
                                           2, &tokens, INT64_MAX, -1, &memory_fd,
@@ -69,7 +69,7 @@ static void complete(scene *s)
     assert_int_equal(s->raw.message.as.verdict.status, WEFT_OK);
 }
 
-static void hear_verdict(scene *s, const char *text)
+static void receive_verdict(scene *s, const char *text)
 {
     assert_true(raw_hear(s->raw.fd, &s->raw.session, &s->raw.message));
     assert_int_equal(s->raw.message.kind, WEFTI_OOB_VERDICT);
@@ -110,7 +110,7 @@ static void test_rendezvous_second_of_a_rank_is_refused(void **state)
                      WEFT_ERR_BOOTSTRAP);
     assert_non_null(strstr(weft_error_text(), "already joined as rank 2"));
     crowd_start(&s.all);
-    hear_verdict(&s, "already joined as rank 2");
+    receive_verdict(&s, "already joined as rank 2");
     scene_end(&s, WEFT_ERR_BOOTSTRAP, "already joined as rank 2");
 }
 
@@ -122,7 +122,7 @@ static void test_rendezvous_other_job_size_is_refused(void **state)
     } wrong[] = {
         {1, 4, "rank 1 says nranks 4, but this job at"},
         {3, 3, "rank 3: allowed is 0..2"},
-        {0, 1025, "nranks 1025: allowed is 1..1024"},
+        {0, 4097, "nranks 4097: allowed is 1..4096"},
     };
     (void)state;
     for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
@@ -136,7 +136,7 @@ static void test_rendezvous_other_job_size_is_refused(void **state)
         assert_false(raw_hear(other.fd, NULL, &other.message));
         close(other.fd);
         crowd_start(&s.all);
-        hear_verdict(&s, wrong[i].text);
+        receive_verdict(&s, wrong[i].text);
         scene_end(&s, WEFT_ERR_BOOTSTRAP, wrong[i].text);
     }
 }
@@ -165,7 +165,7 @@ static void test_rendezvous_wrong_secret_is_refused_alone(void **state)
     scene_end(&s, WEFT_OK, NULL);
 }
 
-static void test_rendezvous_other_version_is_told_and_dropped(void **state)
+static void test_rendezvous_other_version_is_answered_and_dropped(void **state)
 {
     (void)state;
     scene s;
@@ -193,12 +193,12 @@ static void test_rendezvous_member_that_leaves_is_named(void **state)
         scene_begin(&s);
         if (handover) {
             crowd_start(&s.all);
-            hear_welcome(&s);
+            receive_welcome(&s);
         }
         close(s.raw.fd);
         s.raw.fd = -1;
         if (!handover) {
-            crowd_start(&s.all); /* too late, and told so */
+            crowd_start(&s.all); /* too late, and answered so */
         }
         scene_end(&s, WEFT_ERR_BOOTSTRAP, "rank 2 left during bootstrap");
     }
@@ -229,7 +229,7 @@ static void test_rendezvous_member_that_babbles_is_named(void **state)
         scene_begin(&s);
         wefti_oob_message report = {.kind = WEFTI_OOB_REPORT};
         crowd_start(&s.all);
-        hear_welcome(&s);
+        receive_welcome(&s);
         if (kind == 0) {
             raw_send(s.raw.fd, "GET / HTTP/1.1\r\n\r\n", 18);
         } else if (kind == 1) { /* not sealed */
@@ -250,7 +250,7 @@ static void test_rendezvous_report_of_trouble_reaches_all(void **state)
         weft_status status;
         const char *text;
     } cases[] = {
-        {{WEFTI_OUTCOME_ELSEWHERE, 0, ECONNREFUSED},
+        {{WEFTI_OUTCOME_UNREACHABLE, 0, ECONNREFUSED},
          WEFT_ERR_BOOTSTRAP,
          "rank 2 does not reach the memory of rank 0"},
         {{WEFTI_OUTCOME_REFUSED, 1, 0},
@@ -268,7 +268,7 @@ static void test_rendezvous_report_of_trouble_reaches_all(void **state)
         scene s;
         scene_begin(&s);
         crowd_start(&s.all);
-        hear_welcome(&s);
+        receive_welcome(&s);
         const wefti_oob_message report = {.kind = WEFTI_OOB_REPORT,
                                           .as.report = cases[i].report};
         raw_say(s.raw.fd, &s.raw.session, &report);
@@ -282,7 +282,7 @@ static void test_rendezvous_wrong_claim_gets_nothing(void **state)
     scene s;
     scene_begin(&s);
     crowd_start(&s.all);
-    hear_welcome(&s);
+    receive_welcome(&s);
     wefti_tokens wrong = tokens_of(&s);
     int memory_fd = -1;
     const char *call;
@@ -307,7 +307,7 @@ static void test_rendezvous_wrong_claim_gets_nothing(void **state)
     scene_end(&s, WEFT_OK, NULL);
 }
 
-static void test_rendezvous_closes_after_the_meeting(void **state)
+static void test_rendezvous_closes_after_the_bootstrap(void **state)
 {
     (void)state;
     char line[256];
@@ -330,7 +330,7 @@ static void test_rendezvous_closes_after_the_meeting(void **state)
     fclose(sockets);
 }
 
-static void test_rendezvous_nobody_comes_it_closes_in_time(void **state)
+static void test_rendezvous_no_rank_comes_it_closes_in_time(void **state)
 {
     (void)state;
     weft_unique_id id;
@@ -353,7 +353,7 @@ static void test_rendezvous_nobody_comes_it_closes_in_time(void **state)
     }
 }
 
-/* A server that is none: answers the first thing it hears, then waits. */
+/* A server that is none: answers the first message it receives, then waits. */
 typedef struct false_server {
     int listen_fd;
     int port;
@@ -421,14 +421,14 @@ int main(void)
         cmocka_unit_test(test_rendezvous_second_of_a_rank_is_refused),
         cmocka_unit_test(test_rendezvous_other_job_size_is_refused),
         cmocka_unit_test(test_rendezvous_wrong_secret_is_refused_alone),
-        cmocka_unit_test(test_rendezvous_other_version_is_told_and_dropped),
+        cmocka_unit_test(test_rendezvous_other_version_is_answered_and_dropped),
         cmocka_unit_test(test_rendezvous_member_that_leaves_is_named),
         cmocka_unit_test(test_rendezvous_member_that_left_is_named_to_waiters),
         cmocka_unit_test(test_rendezvous_member_that_babbles_is_named),
         cmocka_unit_test(test_rendezvous_report_of_trouble_reaches_all),
         cmocka_unit_test(test_rendezvous_wrong_claim_gets_nothing),
-        cmocka_unit_test(test_rendezvous_closes_after_the_meeting),
-        cmocka_unit_test(test_rendezvous_nobody_comes_it_closes_in_time),
+        cmocka_unit_test(test_rendezvous_closes_after_the_bootstrap),
+        cmocka_unit_test(test_rendezvous_no_rank_comes_it_closes_in_time),
         cmocka_unit_test(test_rendezvous_false_server_is_seen_through),
     };
     /* Servers that these tests leave waiting end soon after. */

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Goal    ranks find each other by a file and by torchrun's variables; what
- *         weft itself is told comes first; what is missing is named.
+ * Goal    ranks find each other by a file and by torchrun's variables; weft's
+ *         own variables come first; what is missing is named.
  * Method  worlds of processes whose environment is replaced before they create
- *         their communicator; stale files that point at nobody and at a
- *         stranger; a file that others can read. Refusals in this process.
+ *         their communicator; stale files that point at no process and at
+ *         another job's; a file that others can read. Refusals in this process.
  */
 #include "base/clock.h"
 #include "tests/comm/crowd.h"
@@ -81,7 +81,7 @@ static void before(int rank, void *context)
     }
 }
 
-/* A few operations, and the ranks are who they should be. */
+/* A few operations, and the ranks have the right numbers. */
 static int work(weft_comm *comm, void *context)
 {
     int32_t rank = weft_comm_get_rank(comm), sum = 0;

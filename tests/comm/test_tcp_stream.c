@@ -4,18 +4,24 @@
  * not for packets, and never for bytes that do not come.
  * Method: packets are kept back until there are as many bytes as the stream has
  * asked the kernel to wait for, which is a wake-up; then it reads them, through
- * a pair of sockets. No clock and no network: every run is the same. And what
- * cannot be a frame, or a piece of a message, is refused: each said once.
+ * a pair of sockets. No clock and no network. What is expected is drawn, with a
+ * printed seed: it may be any message that comes, whatever comes before it.
+ * Whether enough is left to send, the kernel says of a TCP connection over the
+ * loopback whose reader does not read. And what cannot be a frame, or a piece
+ * of a message, is refused: each said once.
  */
 #include "comm/net/tcp_stream.h"
 
+#include "tests/seed.h"
+
 #include <errno.h>
+#include <netinet/in.h>
+#include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -35,7 +41,11 @@ typedef struct head {
     uint64_t number;
 } head;
 
+/* A stream, what it has delivered, and the socket that it reads from. */
 typedef struct reader {
+    wefti_tcp_stream stream;
+    wefti_port_config config;
+    int fd;
     unsigned char place[MOST_BYTES];
     uint64_t arrived;
     bool wrong;
@@ -101,27 +111,41 @@ static void hand_over(wefti_tcp_stream *stream, int fd,
     }
 }
 
+static reader *open_reader(void)
+{
+    reader *self = calloc(1, sizeof(*self));
+    int fds[2];
+    assert_non_null(self);
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
+    self->config = (wefti_port_config){
+        .context = self, .place = place, .arrived = arrived};
+    wefti_tcp_stream_init(&self->stream, &self->config, NULL);
+    self->stream.fd = fds[0];
+    self->fd = fds[1];
+    return self;
+}
+
+static void close_reader(reader *self)
+{
+    wefti_tcp_stream_fini(&self->stream);
+    close(self->fd);
+    free(self);
+}
+
 /* How often the reader of these messages is woken. */
 static int count_wakeups(size_t messages, size_t bytes)
 {
     const size_t all_bytes = messages * (sizeof(head) + bytes);
     unsigned char *all = write_messages(messages, bytes);
-    reader *self = calloc(1, sizeof(*self));
-    wefti_tcp_stream *stream = malloc(sizeof(*stream));
-    assert_true(self && stream);
-    const wefti_port_config config = {
-        .context = self, .place = place, .arrived = arrived};
-    int fds[2];
-    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
-    wefti_tcp_stream_init(stream, &config, NULL);
-    stream->fd = fds[0];
+    reader *self = open_reader();
+    wefti_tcp_stream *stream = &self->stream;
     int wakeups = 0;
     size_t read = 0;
     for (size_t come = 0; come < all_bytes;) {
         come += all_bytes - come < PACKET ? all_bytes - come : PACKET;
         if (come - read >= stream->lowat) {
             wakeups++;
-            hand_over(stream, fds[1], all + read, come - read);
+            hand_over(stream, self->fd, all + read, come - read);
             read = come;
         }
     }
@@ -129,12 +153,194 @@ static int count_wakeups(size_t messages, size_t bytes)
     assert_int_equal(self->arrived, messages);
     assert_false(self->wrong);
     assert_int_equal(stream->lowat, 1);
-    wefti_tcp_stream_fini(stream);
-    close(fds[1]);
-    free(stream);
-    free(self);
+    close_reader(self);
     free(all);
     return wakeups;
+}
+
+/* Says that so many messages, of sizes[i] bytes each, are needed. */
+static void expect(wefti_tcp_stream *stream, const size_t *sizes, size_t count)
+{
+    wefti_port_expected expected = {.messages = count};
+    for (size_t i = 0; i < count; i++) {
+        expected.bytes += sizeof(uint64_t) + sizes[i];
+    }
+    wefti_tcp_stream_expect(stream, &expected);
+}
+
+/* The message as it comes when nothing is queued behind it; its bytes. */
+static size_t write_alone(uint64_t number, size_t bytes, unsigned char *at)
+{
+    const head before = {.frame = {.header_bytes = sizeof(before.number),
+                                   .data_bytes = (uint32_t)bytes,
+                                   .all_bytes = (uint32_t)bytes},
+                         .number = number};
+    memcpy(at, &before, sizeof(before));
+    for (size_t k = 0; k < bytes; k++) {
+        at[sizeof(before) + k] = byte_at(number, k);
+    }
+    return sizeof(before) + bytes;
+}
+
+/* What is expected is one wake-up, though no frame has announced it. */
+static void test_expected_messages_wake_once(void **state)
+{
+    (void)state;
+    const size_t sizes[2] = {128 << 10, 128 << 10};
+    reader *self = open_reader();
+    unsigned char *bytes = malloc(MOST_BYTES);
+    assert_non_null(bytes);
+    const size_t first = write_alone(0, sizes[0], bytes);
+    const size_t both = first + write_alone(1, sizes[1], bytes + first);
+    expect(&self->stream, sizes, 2);
+    assert_int_equal(self->stream.lowat, both);
+    expect(&self->stream, sizes, 1);
+    assert_int_equal(self->stream.lowat, first);
+    /* Read early all the same: what is left counts. */
+    hand_over(&self->stream, self->fd, bytes, PIECE);
+    assert_int_equal(self->stream.lowat, first - PIECE);
+    expect(&self->stream, sizes, 2);
+    assert_int_equal(self->stream.lowat, both - PIECE);
+    wefti_tcp_stream_hurry(&self->stream);
+    assert_int_equal(self->stream.lowat, 1);
+    hand_over(&self->stream, self->fd, bytes + PIECE, both - PIECE);
+    assert_int_equal(self->arrived, 2);
+    assert_int_equal(self->stream.lowat, 1);
+    expect(&self->stream, NULL, 0);
+    assert_int_equal(self->stream.lowat, 1);
+    assert_false(self->wrong);
+    free(bytes);
+    close_reader(self);
+}
+
+enum { DRAWN = 12, DRAWN_MOST = 300000 };
+
+static size_t draw_bytes(uint64_t *seed)
+{
+    const uint64_t drawn = random_next(seed);
+    return drawn % 3 == 0 ? drawn / 3 % 200 : drawn / 3 % DRAWN_MOST;
+}
+
+/* The place of the message after next_of that is needed; its end. */
+static size_t need_one(reader *self, const size_t *sizes, const size_t *ends,
+                       uint64_t *seed)
+{
+    const size_t next = (size_t)self->arrived;
+    const size_t needed = next + random_next(seed) % (DRAWN - next);
+    expect(&self->stream, sizes + needed, 1);
+    return ends[needed];
+}
+
+/*
+ * Whatever comes before it, and however it has been read: once a message that
+ * is needed is there whole, the reader is awake.
+ */
+static void try_drawn(uint64_t *seed)
+{
+    reader *self = open_reader();
+    size_t sizes[DRAWN], ends[DRAWN], all = 0, read = 0;
+    unsigned char *bytes = malloc(DRAWN * (sizeof(head) + (size_t)DRAWN_MOST));
+    assert_non_null(bytes);
+    for (size_t i = 0; i < DRAWN; i++) {
+        sizes[i] = draw_bytes(seed);
+        all += write_alone(i, sizes[i], bytes + all);
+        ends[i] = all;
+    }
+    size_t needed = need_one(self, sizes, ends, seed);
+    for (size_t come = 0; come < all;) {
+        const size_t more = 1 + random_next(seed) % PACKET;
+        come += all - come < more ? all - come : more;
+        if (come - read >= self->stream.lowat) {
+            hand_over(&self->stream, self->fd, bytes + read, come - read);
+            read = come;
+        }
+        if (come >= needed) {
+            assert_int_equal(read, come);
+            needed = come < all ? need_one(self, sizes, ends, seed) : needed;
+        }
+    }
+    assert_int_equal(self->arrived, DRAWN);
+    assert_false(self->wrong);
+    free(bytes);
+    close_reader(self);
+}
+
+static void test_expected_is_never_more_than_comes(void **state)
+{
+    (void)state;
+    uint64_t seed = random_seed();
+    for (int i = 0; i < 60; i++) {
+        try_drawn(&seed);
+    }
+}
+
+/* A connection over the loopback. */
+static void connect_pair(int fds[2])
+{
+    struct sockaddr_in at = {.sin_family = AF_INET,
+                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t bytes = sizeof(at);
+    const int listens = socket(AF_INET, SOCK_STREAM, 0);
+    fds[0] = socket(AF_INET, SOCK_STREAM, 0);
+    assert_true(listens >= 0 && fds[0] >= 0);
+    assert_int_equal(bind(listens, (const void *)&at, sizeof(at)), 0);
+    assert_int_equal(listen(listens, 1), 0);
+    assert_int_equal(getsockname(listens, (void *)&at, &bytes), 0);
+    assert_int_equal(connect(fds[0], (const void *)&at, sizeof(at)), 0);
+    fds[1] = accept(listens, NULL, NULL);
+    assert_true(fds[1] >= 0);
+    close(listens);
+}
+
+static bool is_writable(int fd)
+{
+    struct pollfd news = {.fd = fd, .events = POLLOUT};
+    return poll(&news, 1, 0) == 1;
+}
+
+/* A rank that needs its peer's word to send more waits for whole messages only
+ * while the kernel has enough to send, and is told when it has not. */
+static void test_blocked_waits_while_there_is_enough_to_send(void **state)
+{
+    (void)state;
+    static unsigned char bytes[1 << 20];
+    reader *self = calloc(1, sizeof(*self));
+    const wefti_port_expected blocked = {
+        .messages = 1, .bytes = 128 << 10, .blocked = true};
+    const int small = 64 << 10;
+    int fds[2];
+    assert_non_null(self);
+    connect_pair(fds);
+    assert_int_equal(
+        setsockopt(fds[1], SOL_SOCKET, SO_RCVBUF, &small, sizeof(small)), 0);
+    self->config = (wefti_port_config){
+        .context = self, .place = place, .arrived = arrived};
+    wefti_tcp_stream_init(&self->stream, &self->config, NULL);
+    self->stream.fd = fds[0];
+    wefti_tcp_stream_expect(&self->stream, &blocked);
+    assert_int_equal(self->stream.lowat, 1);
+    assert_false(self->stream.drains);
+    size_t sent = 0;
+    for (ssize_t took;
+         (took = send(fds[0], bytes, sizeof(bytes), MSG_DONTWAIT)) > 0;) {
+        sent += (size_t)took;
+    }
+    wefti_tcp_stream_expect(&self->stream, &blocked);
+    assert_true(self->stream.drains);
+    assert_true(self->stream.lowat > 128 << 10);
+    assert_false(is_writable(fds[0]));
+    while (sent > 0) {
+        const ssize_t got = recv(fds[1], bytes, sizeof(bytes), 0);
+        assert_true(got > 0);
+        sent -= (size_t)got;
+    }
+    assert_true(is_writable(fds[0]));
+    wefti_tcp_stream_expect(&self->stream, &blocked);
+    assert_false(self->stream.drains);
+    assert_int_equal(self->stream.lowat, 1);
+    wefti_tcp_stream_fini(&self->stream);
+    close(fds[1]);
+    free(self);
 }
 
 /* The first finds out what comes. */
@@ -252,6 +458,9 @@ int main(void)
         cmocka_unit_test(test_nothing_is_waited_for_that_does_not_come),
         cmocka_unit_test(test_frames_that_cannot_be_are_refused),
         cmocka_unit_test(test_pieces_of_one_message_must_agree),
+        cmocka_unit_test(test_expected_messages_wake_once),
+        cmocka_unit_test(test_expected_is_never_more_than_comes),
+        cmocka_unit_test(test_blocked_waits_while_there_is_enough_to_send),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

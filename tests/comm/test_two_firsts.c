@@ -5,7 +5,7 @@
  * and by a file.
  *
  * Method: real processes with the variables that a user would set; one rank of
- * the job never comes, so that no meeting can end well. Each looks at its
+ * the job never comes, so that no bootstrap can end well. Each checks its
  * status, its text and the time it took.
  */
 #include "base/clock.h"
@@ -37,7 +37,7 @@ static void set_number(const char *name, int value)
     setenv(name, text, 1);
 }
 
-/* A port that nobody has; the next one to ask may get it as well. */
+/* A free port; the next one to ask may get it as well. */
 static int free_port(void)
 {
     struct sockaddr_in address = {.sin_family = AF_INET,
@@ -91,7 +91,7 @@ static void come_in_all_ways(void)
     come(more, 4);
 }
 
-static void test_two_firsts_at_an_address_all_hear(void **state)
+static void test_two_firsts_at_an_address_all_fail(void **state)
 {
     (void)state;
     char where[40];
@@ -100,7 +100,7 @@ static void test_two_firsts_at_an_address_all_hear(void **state)
     come_in_all_ways();
 }
 
-static void test_two_firsts_by_a_file_all_hear(void **state)
+static void test_two_firsts_by_a_file_all_fail(void **state)
 {
     (void)state;
     char path[] = "/tmp/weft-two-firsts-XXXXXX", where[64];
@@ -116,8 +116,8 @@ static void test_two_firsts_by_a_file_all_hear(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_two_firsts_at_an_address_all_hear),
-        cmocka_unit_test(test_two_firsts_by_a_file_all_hear),
+        cmocka_unit_test(test_two_firsts_at_an_address_all_fail),
+        cmocka_unit_test(test_two_firsts_by_a_file_all_fail),
     };
     unsetenv("WEFT_RENDEZVOUS_FD");
     setenv("WEFT_SECRET", "0123456789abcdef0123", 1);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Goal    unauthenticated peers at the rendezvous, however many and whatever
- * they send, do not keep the members from meeting. Method  1,000 connections,
- * the last 300 of which stay open: silence, half a message, noise, a length
- * beyond all bounds, a wrong seal, a conversation recorded before. Half of the
- * ranks join before them, the others in their midst; all must get the same job,
- * in time.
+ *         they send, do not keep the members from connecting.
+ * Method  1,000 connections, the last 300 of which stay open: silence, half a
+ *         message, noise, a length beyond all bounds, a wrong seal, a
+ *         conversation recorded before. Half of the ranks join before them, the
+ *         others in their midst; all must get the same job, in time.
  */
 #include "base/clock.h"
 #include "base/error.h"

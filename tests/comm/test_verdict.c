@@ -2,11 +2,12 @@
 /*
  * Goal: what begins with several ranks ends alike on all of them, at once: one
  * with the job's secret that says another size or another's number is refused
- * with its reason on all; one that dies when all have the meeting's verdict
- * fails nobody's creation, and is named by the next operation of each.
+ * with its reason on all; one that dies when all have the bootstrap's verdict
+ * fails no other's creation, and is named by the next operation of each.
  *
  * Method: worlds of processes with a long time limit, one of which is given
- * wrong variables, or takes part in the meeting and ends before any operation.
+ * wrong variables, or takes part in the bootstrap and ends before any
+ * operation.
  */
 #include "tests/comm/spread.h"
 #include "tests/comm/world.h"
@@ -43,7 +44,7 @@ static int must_not_begin(weft_comm *comm, void *context)
 }
 
 /* Each rank has the same words, and long before the time limit. */
-static int hear_reason(int rank, weft_status status, void *context)
+static int check_reason(int rank, weft_status status, void *context)
 {
     const scene *own = context;
     int64_t took_ms = (wefti_clock_ns() - own->begin_ns) / 1000000;
@@ -73,11 +74,11 @@ static void run_refused(scene *own)
                           .call = must_not_begin,
                           .context = own,
                           .before = be_odd,
-                          .refused = hear_reason};
+                          .refused = check_reason};
     assert_int_equal(world_run_processes(&world), 0);
 }
 
-static void test_verdict_rank_with_other_size_all_hear_it(void **state)
+static void test_verdict_rank_with_other_size_all_receive_it(void **state)
 {
     (void)state;
     scene own = {.variable = "WEFT_NRANKS",
@@ -86,7 +87,7 @@ static void test_verdict_rank_with_other_size_all_hear_it(void **state)
     run_refused(&own);
 }
 
-static void test_verdict_two_of_one_number_all_hear_it(void **state)
+static void test_verdict_two_of_one_number_all_receive_it(void **state)
 {
     (void)state;
     scene own = {.variable = "WEFT_RANK",
@@ -95,7 +96,7 @@ static void test_verdict_two_of_one_number_all_hear_it(void **state)
     run_refused(&own);
 }
 
-/* Rank ODD does all that a member has to do, hears the verdict, and ends. */
+/* Rank ODD does all that a member has to do, receives the verdict, and ends. */
 static void end_after_verdict(int rank, void *context)
 {
     (void)context;
@@ -137,8 +138,8 @@ static void test_verdict_death_after_it_all_create_and_name_it(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_verdict_rank_with_other_size_all_hear_it),
-        cmocka_unit_test(test_verdict_two_of_one_number_all_hear_it),
+        cmocka_unit_test(test_verdict_rank_with_other_size_all_receive_it),
+        cmocka_unit_test(test_verdict_two_of_one_number_all_receive_it),
         cmocka_unit_test(test_verdict_death_after_it_all_create_and_name_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

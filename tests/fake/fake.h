@@ -124,6 +124,7 @@ typedef struct fake_state {
     fake_range **ranges; /* by address */
     size_t range_count, range_capacity;
     CUstream streams; /* all, chained by next */
+    unsigned waiting; /* calls that wait for a GPU: no work is taken */
 } fake_state;
 
 extern fake_state fake;

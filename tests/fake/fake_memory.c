@@ -54,10 +54,12 @@ static fake_range *find_base(CUdeviceptr address, fake_kind kind)
                                                                      : NULL;
 }
 
+/* Meanwhile no thread queues anything (seen with driver 580 on an H200). */
 void fake_await_idle_locked(int ordinal)
 {
     uint64_t backoff_ns = 0;
     bool busy = true;
+    fake.waiting++;
     while (busy && fake.sticky == CUDA_SUCCESS) {
         busy = false;
         for (CUstream at = fake.streams; at; at = at->next) {
@@ -67,6 +69,7 @@ void fake_await_idle_locked(int ordinal)
             fake_wait_locked(&backoff_ns);
         }
     }
+    fake.waiting--;
 }
 
 /* cuMemFree: what cuMemAlloc returned, nothing else. It "may perform implicit

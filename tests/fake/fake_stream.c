@@ -348,6 +348,10 @@ CUresult fake_stream_submit(CUstream stream, const fake_work *work)
         return result;
     }
     fake_work *queued = NULL;
+    uint64_t backoff_ns = 0;
+    while (fake.waiting > 0 && fake.sticky == CUDA_SUCCESS) {
+        fake_wait_locked(&backoff_ns);
+    }
     result = fake_capture_work(stream, work, &captured);
     if (result == CUDA_SUCCESS && !captured) {
         queued = malloc(sizeof(*queued));

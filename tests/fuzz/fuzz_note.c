@@ -32,7 +32,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t data_bytes)
     if (!wefti_note_decode(&message, &note)) {
         return 0;
     }
-    require(note.rank >= -1 && note.rank < WEFTI_BOOTSTRAP_RANKS_MOST);
+    require(note.rank >= -1 && note.rank < WEFTI_JOB_RANKS_MOST);
     require(note.status <= 0);
     require(strnlen(note.text, sizeof(note.text)) < sizeof(note.text));
     require(note.place.round < WEFTI_SHRINK_ROUNDS &&

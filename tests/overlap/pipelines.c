@@ -16,7 +16,7 @@ static void open_device(int rank, void *context)
     }
 }
 
-static void give_device(int rank, weft_comm_config *config, void *context)
+static void set_device(int rank, weft_comm_config *config, void *context)
 {
     job *it = context;
     config->device = it->devices[rank];
@@ -32,7 +32,7 @@ void job_world(job *it, world_rank_call call, int timeout_ms,
                        .call = call,
                        .context = it,
                        .before = open_device,
-                       .configure = give_device};
+                       .configure = set_device};
 }
 
 int job_run(job *it, world_rank_call call, int timeout_ms)

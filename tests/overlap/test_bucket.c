@@ -241,7 +241,7 @@ static void open_device(int rank, void *context)
     }
 }
 
-static void give_device(int rank, weft_comm_config *config, void *context)
+static void set_device(int rank, weft_comm_config *config, void *context)
 {
     plan *made = context;
     config->device = made->devices[rank];
@@ -256,7 +256,7 @@ static void run_world(const char *kind, int nranks, weft_bucket_mode mode)
         .call = run_rounds,
         .context = &made,
         .before = open_device,
-        .configure = give_device};
+        .configure = set_device};
     assert_int_equal(world_run_threads(&world), 0);
     for (int rank = 0; rank < nranks; rank++) {
         weft_device_close(made.devices[rank]);
@@ -289,7 +289,7 @@ static void test_bucket_on_the_shadow_device_is_right(void **state)
     run_world("shadow", 2, WEFT_BUCKET_BLOCKING);
 }
 
-/* Nothing is sent, and nobody waits; then the set works as ever. */
+/* Nothing is sent, and no rank waits; then the set works as ever. */
 static int run_off(weft_comm *comm, void *context)
 {
     (void)context;
@@ -331,8 +331,7 @@ static void test_bucket_off_sends_nothing(void **state)
     }
 }
 
-/* Rank 1 gives up where the others already wait for its buckets, and is named.
- */
+/* Rank 1 aborts where the others wait for its buckets, and is named. */
 static int run_failing(weft_comm *comm, void *context)
 {
     (void)context;

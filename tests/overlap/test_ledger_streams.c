@@ -89,7 +89,7 @@ typedef struct found {
     run times;
 } found;
 
-static void look(void *context, const wefti_trace_event *event)
+static void check(void *context, const wefti_trace_event *event)
 {
     found *mine = context;
     if (event->kind == WEFTI_TRACE_SPAN) {
@@ -112,7 +112,7 @@ static void test_span_of_a_device_covers_its_work_and_no_more(void **state)
     ok(weft_stream_wait(it->stream));
     weft_step_report report = step(ledger);
     found one = {0};
-    wefti_ledger_visit(ledger, look, &one);
+    wefti_ledger_visit(ledger, check, &one);
     assert_int_equal(one.spans, 1);
     assert_true(one.times.begin_ns >= before.end_ns);
     assert_true(one.times.begin_ns <= during.begin_ns);
@@ -200,7 +200,8 @@ static void test_span_of_a_device_beyond_the_room_is_counted(void **state)
     weft_ledger_destroy(ledger);
 }
 
-static void test_span_of_a_device_closed_elsewhere_is_refused(void **state)
+static void
+test_span_of_a_device_closed_on_another_stream_is_refused(void **state)
 {
     fixture *it = *state;
     weft_ledger *ledger = make_ledger(16);
@@ -233,7 +234,7 @@ int main(void)
         ROW(test_span_of_a_device_is_split_between_steps),
         ROW(test_span_of_a_device_makes_its_events_once),
         ROW(test_span_of_a_device_beyond_the_room_is_counted),
-        ROW(test_span_of_a_device_closed_elsewhere_is_refused),
+        ROW(test_span_of_a_device_closed_on_another_stream_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

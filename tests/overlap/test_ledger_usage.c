@@ -2,8 +2,9 @@
 /*
  * Goal: a ledger counts what hiding costs once and in the right step: bytes of
  * transfers, preemptions of compute, wake-ups and CPU time of weft's threads.
- * Method: transfers with made-up times; a rival on the core of a span; two
- * communicators of one engine, whose counters are read beside.
+ * Method: transfers with made-up times; a rival on the core of a span; three
+ * communicators of two engines that one thread drives, whose counters are read
+ * beside.
  */
 #include "overlap/ledger.h"
 
@@ -116,7 +117,7 @@ static void test_threads_of_communicators_are_counted_once(void **state)
     weft_ledger *ledger = *state;
     weft_device *device = NULL;
     weft_stream *stream = NULL;
-    weft_comm *first = NULL, *second = NULL;
+    weft_comm *first = NULL, *second = NULL, *third = NULL;
     weft_unique_id id;
     assert_int_equal(weft_unique_id_create(&id), WEFT_OK);
     weft_comm_config config = {.size_bytes = sizeof(config),
@@ -130,7 +131,10 @@ static void test_threads_of_communicators_are_counted_once(void **state)
     config.device = device;
     assert_int_equal(weft_comm_create(&config, &first), WEFT_OK);
     assert_int_equal(weft_comm_split(first, 0, 0, NULL, &second), WEFT_OK);
+    assert_int_equal(weft_unique_id_create(&id), WEFT_OK);
+    assert_int_equal(weft_comm_create(&config, &third), WEFT_OK);
     assert_int_equal(weft_ledger_attach(ledger, first), WEFT_OK);
+    assert_int_equal(weft_ledger_attach(ledger, third), WEFT_OK);
     assert_int_equal(weft_ledger_attach(ledger, second), WEFT_OK);
     assert_int_equal(step(ledger).wakeups, 0); /* there is no thread yet */
     uint64_t wakeups = 0, most = 0;
@@ -139,13 +143,16 @@ static void test_threads_of_communicators_are_counted_once(void **state)
     while (wakeups < 5) { /* it sleeps whenever nothing is pending */
         assert_true(wefti_clock_ns() < until_ns);
         const struct wefti_engine *engine = wefti_comm_get_engine(first);
-        const uint64_t before = wefti_engine_get_usage(engine).wakeups;
+        const uint64_t before = wefti_engine_get_usage(engine).driver.wakeups;
         assert_int_equal(weft_allreduce(values, values, 256, WEFT_DTYPE_F32,
                                         WEFT_REDOP_SUM, first, stream),
                          WEFT_OK);
+        assert_int_equal(weft_allreduce(values, values, 256, WEFT_DTYPE_F32,
+                                        WEFT_REDOP_SUM, third, stream),
+                         WEFT_OK);
         assert_int_equal(weft_stream_wait(stream), WEFT_OK);
         weft_step_report report = step(ledger);
-        most += wefti_engine_get_usage(engine).wakeups - before;
+        most += wefti_engine_get_usage(engine).driver.wakeups - before;
         wakeups += report.wakeups;
         progress_ns += report.progress_ns;
     }
@@ -153,11 +160,13 @@ static void test_threads_of_communicators_are_counted_once(void **state)
     assert_true(wakeups <= most + 1);
     weft_ledger_detach(ledger, first);
     weft_ledger_detach(ledger, second);
+    weft_ledger_detach(ledger, third);
     assert_int_equal(weft_allreduce(values, values, 256, WEFT_DTYPE_F32,
                                     WEFT_REDOP_SUM, first, stream),
                      WEFT_OK);
     assert_int_equal(weft_stream_wait(stream), WEFT_OK);
-    assert_int_equal(step(ledger).wakeups, 0); /* nobody is attached */
+    assert_int_equal(step(ledger).wakeups, 0); /* nothing is attached */
+    weft_comm_destroy(third);
     weft_comm_destroy(second);
     weft_comm_destroy(first);
     weft_stream_destroy(stream);

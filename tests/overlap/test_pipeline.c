@@ -57,7 +57,7 @@ static job make_job(const weft_schedule *schedule)
                  .steps = 2};
 }
 
-/* Runs it, and holds the peaks to what the checker has said of the list. */
+/* Runs it, and holds the peaks to what the checker has found for the list. */
 static void run_job(job *it, const char *what)
 {
     weft_verdict verdict =
@@ -260,7 +260,7 @@ static void test_pipeline_random_schedules_train_right(void **state)
 /* ---- chunks ---------------------------------------------------------------
  */
 
-/* What the two ranks of the stream tests tell one another. */
+/* What the two ranks of the stream tests share. */
 static atomic_bool first_came, late_is_missing;
 
 static weft_status wait_flag(atomic_bool *flag)
@@ -341,7 +341,8 @@ static void test_pipeline_next_stage_starts_with_first_chunk(void **state)
                                      .forward = stream_forward,
                                      .backward = stream_backward};
     assert_int_equal(job_run(&it, stream_rank, 30000), 0);
-    assert_true(atomic_load(&late_is_missing)); /* who does not wait is wrong */
+    assert_true(atomic_load(
+        &late_is_missing)); /* a reader that does not wait is wrong */
     weft_schedule_destroy(schedule);
 }
 

@@ -5,7 +5,7 @@
  *          refused by name before anything runs.
  * Method   a rank is killed (as a process), fails in a call, aborts, or posts
  *          messages of another length (as threads), in the middle of a step;
- *          everybody must be back within the time of the test, far below that
+ *          every rank must return within the time of the test, far below that
  *          of the communicator.
  */
 #include "tests/overlap/pipelines.h"
@@ -202,7 +202,7 @@ static int refuse_lists(const weft_pipeline_config *config)
         wefti_actions fresh = {0};
         for (size_t k = 0; k < odd->lists[r].count; k++) {
             wefti_actions_add(&fresh, odd->lists[r].items[k]);
-            if (k == 0) { /* what nobody brings back */
+            if (k == 0) { /* what no rank returns */
                 wefti_actions_add(&fresh,
                                   wefti_action(WEFT_ACTION_OFFLOAD, r, 0));
             }

@@ -370,10 +370,10 @@ static void test_advise_wrong_question_is_refused(void **state)
     const weft_advice_config good = make_job(4, 8, 8, &cost);
     const weft_stage_cost less = {1, 1, -1, 2};
     weft_advice_config bad[12];
-    const char *const said[] = {"size_bytes", "ranks 0",      "microbatches -1",
-                                "layers 0",   "memory_most",  "copy_memory",
-                                "choices 0",  "choice_count", "first",
-                                "last",       "chunks -1",    "group -2"};
+    const char *const error[] = {
+        "size_bytes",  "ranks 0",     "microbatches -1", "layers 0",
+        "memory_most", "copy_memory", "choices 0",       "choice_count",
+        "first",       "last",        "chunks -1",       "group -2"};
     for (int k = 0; k < 12; k++) {
         bad[k] = good;
     }
@@ -394,7 +394,7 @@ static void test_advise_wrong_question_is_refused(void **state)
         weft_advice advice;
         assert_int_equal(weft_schedule_advise(&bad[k], &advice),
                          WEFT_ERR_INVALID);
-        assert_non_null(strstr(weft_error_text(), said[k]));
+        assert_non_null(strstr(weft_error_text(), error[k]));
     }
     weft_advice advice;
     cost.stages = stages;

@@ -309,7 +309,7 @@ static void check_text(const char *text, bool valid, weft_rule rule)
     weft_schedule_destroy(schedule);
 }
 
-static void test_check_barriers_meet_or_are_named(void **state)
+static void test_check_barriers_match_or_are_named(void **state)
 {
     (void)state;
     check_text("0F0,0BARRIER,0B0,1BARRIER\n"
@@ -459,7 +459,7 @@ int main(void)
         cmocka_unit_test(test_check_order_is_one_in_which_all_can_run),
         cmocka_unit_test(test_check_limits_are_held_against_peaks),
         cmocka_unit_test(test_check_skipped_collective_is_named),
-        cmocka_unit_test(test_check_barriers_meet_or_are_named),
+        cmocka_unit_test(test_check_barriers_match_or_are_named),
         cmocka_unit_test(test_check_activations_are_there_where_they_are_used),
         cmocka_unit_test(test_check_stages_step_once_and_all_of_them),
         cmocka_unit_test(test_check_random_schedules_are_valid),

@@ -204,7 +204,7 @@ static void test_csv_with_nul_bytes_is_refused_where_they_are(void **state)
     static const struct {
         const char *text;
         size_t text_bytes;
-        const char *said;
+        const char *error;
     } texts[] = {
         {"0\0F\0000\0", 6, "row 1, column 1: the text is encoded as "},
         {"\0000\0F\0000", 6, "row 1, column 1: the text is encoded as "},
@@ -215,7 +215,7 @@ static void test_csv_with_nul_bytes_is_refused_where_they_are(void **state)
         assert_int_equal(weft_schedule_read(texts[k].text, texts[k].text_bytes,
                                             0, 0, &schedule),
                          WEFT_ERR_INVALID);
-        assert_non_null(strstr(weft_error_text(), texts[k].said));
+        assert_non_null(strstr(weft_error_text(), texts[k].error));
     }
 }
 

@@ -5,7 +5,7 @@
  *          another, are as many as asked for, and evenly spread.
  * Method   every schedule in several sizes, passed as the trainer passes them;
  *          what is before a cut is counted without the cutter's tables, and is
- *          run, list by list, until nobody gets any further. (That a step
+ *          run, list by list, until no rank gets any further. (That a step
  *          stopped at a cut goes on right is tested in tests/trainer.)
  */
 #include "overlap/schedule/cut.h"

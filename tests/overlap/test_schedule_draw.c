@@ -106,7 +106,7 @@ static void test_draw_svg_dualpipe_shows_its_eight_steps(void **state)
     weft_schedule_destroy(schedule);
 }
 
-/* A reader finds what he cannot guess, where it is, and only there. */
+/* The text states what a reader cannot guess, where it is, and only there. */
 static void test_draw_svg_explains_what_it_shows(void **state)
 {
     (void)state;

@@ -114,7 +114,7 @@ static void test_advise_waits_for_messages_are_not_promised_away(void **state)
     weft_advice advice = advise(&config);
     assert_true(advice.candidates[0].imbalance == 0);
     assert_non_null(strstr(advice.warning, "stays with more micro-batches"));
-    for (size_t k = 0; k < advice.count; k++) { /* not the one looked at */
+    for (size_t k = 0; k < advice.count; k++) { /* not the one examined */
         assert_int_equal(advice.candidates[k].microbatches, 256);
     }
     weft_advice_fini(&advice);

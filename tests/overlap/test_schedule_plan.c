@@ -119,7 +119,7 @@ static const point points[] = {
     {"zb_h2", 4, 17, 0.53, 2.08, 2.76, 0, 0, 4.65},
 };
 
-/* What each schedule may hold unless told otherwise. */
+/* What each schedule may hold unless a limit is set. */
 static double own_memory(const char *name, int ranks)
 {
     return strcmp(name, "zb_h2") == 0 ? 2 * ranks - 1 : ranks;

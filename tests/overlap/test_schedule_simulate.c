@@ -252,7 +252,7 @@ static void test_simulate_parameters_come_one_stage_at_a_time(void **state)
     weft_schedule_run_fini(&run);
 }
 
-static void test_simulate_all_meet_at_a_barrier(void **state)
+static void test_simulate_all_wait_at_a_barrier(void **state)
 {
     (void)state;
     weft_schedule_cost cost = {.size_bytes = sizeof(cost), .f = 1, .b = 2};
@@ -294,7 +294,7 @@ int main(void)
         cmocka_unit_test(
             test_simulate_two_copies_are_reduced_when_both_are_there),
         cmocka_unit_test(test_simulate_parameters_come_one_stage_at_a_time),
-        cmocka_unit_test(test_simulate_all_meet_at_a_barrier),
+        cmocka_unit_test(test_simulate_all_wait_at_a_barrier),
         cmocka_unit_test(test_simulate_what_cannot_be_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

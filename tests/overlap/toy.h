@@ -19,7 +19,7 @@ enum { TOY_CELLS = TOY_ROWS * TOY_ELEMS };
 
 /* What a slot holds. */
 typedef struct toy_slot {
-    int stage, microbatch; /* whose; -1: nobody's */
+    int stage, microbatch; /* whose; -1: none's */
     uint64_t x[TOY_CELLS], y[TOY_CELLS], dy[TOY_CELLS];
 } toy_slot;
 

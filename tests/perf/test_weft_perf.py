@@ -219,7 +219,7 @@ class WeftPerf(unittest.TestCase):
                 threads=2, WEFT_ALGO="all_reduce:oneshot")
 
     def test_regret_has_every_algorithm_that_can(self):
-        command = [PERF, "all_reduce", "--regret", "--sizes", "0,8,64K", "-n",
+        command = [PERF, "all_reduce", "--regret", "--sizes", "0,8,256K", "-n",
                    "5", "-d", "f32"]
         done = run([*command, "-J", "-"], threads=2)
         self.assertEqual(done.returncode, 0, done.stderr)

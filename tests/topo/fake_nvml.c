@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * tests/topo/fake_nvml.c - a library that answers like libnvidia-ml does on
- * machines nobody has here; built several times, MACHINE says as what:
+ * machines that are not at hand; built several times, as MACHINE says:
  *
  *   MACHINE_BOX      eight H100 and four NVSwitches
  *   MACHINE_DEAD     the same, GPU 5 with two links down, GPU 6 with a link to
@@ -249,7 +249,7 @@ int nvmlDeviceGetNvLinkState(void *gpu, unsigned link, unsigned *out)
     (void)gpu;
     *out = 1;
     if (MACHINE == MACHINE_MUTE || MACHINE == MACHINE_UNNAMED) {
-        return NOT_SUPPORTED; /* as on Hopper, where a field tells */
+        return NOT_SUPPORTED; /* as on Hopper, where a field states it */
     }
     return link < LINKS ? answer() : INVALID;
 }

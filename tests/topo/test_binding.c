@@ -3,7 +3,7 @@
  * Goal: ranks get CPUs near their device, fairly, nothing that is not allowed,
  * nothing twice while there are enough.
  * Method: synthetic hosts whose NUMA nodes are given CPUs here; random sets of
- * allowed CPUs; one thread that binds itself and looks.
+ * allowed CPUs; one thread that binds itself and reads its mask.
  */
 #include "tests/seed.h"
 #include "tests/topo/machine.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Goal: the time that control groups grant is found, of both versions, in
- * containers and below limits further up; cores are told apart.
- * Method: folders that look like /proc and /sys, made here.
+ * containers and below limits further up; cores are distinguished. Method:
+ * folders that look like /proc and /sys, made here.
  */
 #include "tests/topo/machine.h"
 #include "topo/cpus.h"

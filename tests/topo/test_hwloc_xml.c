@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Goal: an hwloc XML becomes the graph of the machine it shows, with hwloc's
- * own faults put right and told; what cannot be read is refused with the file,
- * the line and what would be right.
- * Method: small files written by hand in tests/topo/data: four A100 with six
- * links each to two NVSwitches, on two sockets; counted and compared.
+ * own faults corrected, with a warning; what cannot be read is refused with the
+ * file, the line and what would be right. Method: small files written by hand
+ * in tests/topo/data: four A100 with six links each to two NVSwitches, on two
+ * sockets; counted and compared.
  */
 #include "tests/topo/machine.h"
 #include "topo/paths.h"
@@ -220,7 +220,7 @@ static void test_hwloc_doubling_of_unknown_gpus_is_doubted(void **state)
     wefti_topo_destroy(topo);
 }
 
-/* How often NCCL is told so. */
+/* How often that is written for NCCL. */
 static int count_in_export(const wefti_topo *topo, const char *words)
 {
     char *text = NULL;

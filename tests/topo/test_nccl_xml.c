@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Goal: NCCL's and RCCL's XML becomes the graph it means; each trap of
- * docs/topology.md is told with its device, nothing odd passes in silence,
- * and what went in comes out again.
- * Method: one table of small files, what they must warn of; refused ones with
- * the words their errors must hold; export and import compared.
+ * docs/topology.md is warned of with its device, nothing odd passes in silence,
+ * and what went in comes out again. Method: one table of small files, what they
+ * must warn of; refused ones with the words their errors must hold; export and
+ * import compared.
  */
 #include "tests/topo/machine.h"
 #include "topo/paths.h"
@@ -76,7 +76,7 @@ static void test_nccl_switched_gpus_are_joined(void **state)
     wefti_topo_destroy(topo);
 }
 
-static void test_nccl_pair_told_by_both_counts_once(void **state)
+static void test_nccl_pair_listed_by_both_counts_once(void **state)
 {
     (void)state;
     wefti_topo *topo = read_text(SYSTEM(
@@ -218,7 +218,7 @@ static const trap traps[] = {
                 "sm=\"80\"/><gpu dev=\"1\" sm=\"80\"/></pci></cpu>")},
 };
 
-static void test_nccl_each_trap_is_told(void **state)
+static void test_nccl_each_trap_is_warned_of(void **state)
 {
     (void)state;
     for (size_t i = 0; i < sizeof(traps) / sizeof(traps[0]); i++) {
@@ -288,8 +288,8 @@ static void test_nccl_template_of_stated_model_has_links(void **state)
         WEFT_ERR_INVALID);
 }
 
-/* Cards with bridges, cube meshes and XGMI: a model does not tell who is joined
- * with whom. */
+/* Cards with bridges, cube meshes and XGMI: the model does not state which GPUs
+ * are joined. */
 static void test_nccl_template_of_unjoined_model_is_unknown(void **state)
 {
     (void)state;
@@ -458,8 +458,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_nccl_switched_gpus_are_joined),
-        cmocka_unit_test(test_nccl_pair_told_by_both_counts_once),
-        cmocka_unit_test(test_nccl_each_trap_is_told),
+        cmocka_unit_test(test_nccl_pair_listed_by_both_counts_once),
+        cmocka_unit_test(test_nccl_each_trap_is_warned_of),
         cmocka_unit_test(test_nccl_link_of_one_end_carries_nothing),
         cmocka_unit_test(test_nccl_links_without_a_count_carry_nothing),
         cmocka_unit_test(test_nccl_pseudo_bridge_is_no_bottleneck),

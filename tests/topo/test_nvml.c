@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Goal: what NVML says becomes GPUs and links; what it refuses or lacks is
- * told by the name of the call and stops nothing else.
- * Method: libraries that answer like an eight-GPU box, one with dead links, a
- * guest, broken, mute and old drivers (fake_nvml.c).
+ * warned of by the name of the call and stops nothing else. Method: libraries
+ * that answer like an eight-GPU box, one with dead links, a guest, broken, mute
+ * and old drivers (fake_nvml.c).
  */
 #include "tests/topo/machine.h"
 #include "topo/nvml.h"
@@ -21,7 +21,7 @@ typedef struct fixture {
 
 /* One NUMA node, then what the library says. bus: a GPU known to hang on the
  * node, or NULL. */
-static fixture open_library_near(const char *name, const char *bus)
+static fixture open_library_with(const char *name, const char *bus)
 {
     fixture f;
     char path[512];
@@ -47,7 +47,7 @@ static fixture open_library_near(const char *name, const char *bus)
 
 static fixture open_library(const char *name)
 {
-    return open_library_near(name, NULL);
+    return open_library_with(name, NULL);
 }
 
 static void close_library(fixture f)
@@ -174,10 +174,10 @@ static void test_nvml_slow_links_bound_the_plan(void **state)
     close_library(f);
 }
 
-static void test_nvml_single_links_are_told_apart(void **state)
+static void test_nvml_single_links_are_distinguished(void **state)
 {
     (void)state;
-    fixture f = open_library_near("libfake_nvml_odd.so", "0000:15:00.0");
+    fixture f = open_library_with("libfake_nvml_odd.so", "0000:15:00.0");
     assert_int_equal(f.count, 8);
     assert_warned(f.topo, 5, "0000:13:00.0", "link 7 at 13.281");
     assert_null(find_warning(f.topo, 5, "0000:13:00.0", "link 6"));
@@ -261,7 +261,7 @@ int main(void)
         cmocka_unit_test(test_nvml_refused_fields_mean_links_unknown),
         cmocka_unit_test(test_nvml_links_are_found_without_the_capability),
         cmocka_unit_test(test_nvml_slow_links_bound_the_plan),
-        cmocka_unit_test(test_nvml_single_links_are_told_apart),
+        cmocka_unit_test(test_nvml_single_links_are_distinguished),
         cmocka_unit_test(test_nvml_trays_of_a_clique_are_joined),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -100,7 +100,7 @@ static fixture open_with_slow(wefti_topo_kind kind, int ordinal, double GBps)
 }
 
 /* As NCCL's own paths are: PHB at 48 GB/s, not PXN at 3. */
-static void test_paths_slow_gpu_is_nobodys_relay(void **state)
+static void test_paths_slow_gpu_is_no_relay(void **state)
 {
     (void)state;
     fixture f = open_with_slow(WEFTI_TOPO_GPU, 1, 3);
@@ -178,7 +178,7 @@ int main(void)
         cmocka_unit_test(test_paths_cube_mesh_has_two_hops),
         cmocka_unit_test(test_paths_pcie_box_goes_by_bridges),
         cmocka_unit_test(test_paths_two_gpus_at_two_near_nics_take_turns),
-        cmocka_unit_test(test_paths_slow_gpu_is_nobodys_relay),
+        cmocka_unit_test(test_paths_slow_gpu_is_no_relay),
         cmocka_unit_test(test_paths_to_a_slow_port_take_no_relay),
         cmocka_unit_test(test_paths_between_hosts_go_by_the_nics),
         cmocka_unit_test(test_paths_are_symmetric_and_their_routes_whole),

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Goal: PCIe below what a device could do is told for every generation and
+ * Goal: PCIe below what a device could do is warned of for every generation and
  * width, also where all of a machine are alike; what may be an idle GPU is not
- * accused; what is as it should be is not told at all.
- * Method: machines from a text, whose PCIe links are then set to what a bad
- * slot, an idle GPU or a card with too many ports would show.
+ * blamed; what is as it should be causes no warning. Method: machines from a
+ * text, whose PCIe links are then set to what a bad slot, an idle GPU or a card
+ * with too many ports would show.
  */
 #include "tests/topo/machine.h"
 #include "topo/assemble.h"
@@ -42,7 +42,7 @@ static wefti_device *set_link(wefti_topo *topo, wefti_topo_kind kind,
     return d;
 }
 
-static void test_gpus_all_below_their_model_are_told(void **state)
+static void test_gpus_all_below_their_model_are_warned_of(void **state)
 {
     (void)state;
     static const struct {
@@ -152,14 +152,15 @@ static void add_port(wefti_topo *topo, double gbps)
     topo->devices[first].nic.gbps = topo->devices[port].nic.gbps = gbps;
 }
 
-static void test_nics_with_too_little_for_their_ports_are_told(void **state)
+static void
+test_nics_with_too_little_for_their_ports_are_warned_of(void **state)
 {
     (void)state;
     static const struct {
         const char *machine;
         int gen, width, ports;
         double gbps;
-        const char *words; /* NULL: nothing to tell */
+        const char *words; /* NULL: no warning */
     } cases[] = {
         {"1xH100,1xCX5", 3, 8, 2, 100,
          "Gen 3 x8 = 7.88 GB/s is too little for "
@@ -231,7 +232,7 @@ static void test_a_rate_inferred_through_a_narrow_slot_hides_nothing(void **s)
     assert_int_equal(ends_here(topo), 1);
 }
 
-static void test_a_nic_below_its_twin_is_told(void **state)
+static void test_a_nic_below_its_twin_is_warned_of(void **state)
 {
     (void)state;
     wefti_topo *topo = open_machine("2xH100,2xROCE25");
@@ -245,17 +246,18 @@ static void test_a_nic_below_its_twin_is_told(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_gpus_all_below_their_model_are_told),
+        cmocka_unit_test(test_gpus_all_below_their_model_are_warned_of),
         cmocka_unit_test(test_an_idle_gpu_is_not_accused),
         cmocka_unit_test(test_a_slot_that_does_less_is_named_as_the_cause),
         cmocka_unit_test(
             test_gpus_known_by_nothing_are_held_against_their_twins),
         cmocka_unit_test(test_gpus_on_a_board_with_their_cpu_may_have_any),
-        cmocka_unit_test(test_nics_with_too_little_for_their_ports_are_told),
+        cmocka_unit_test(
+            test_nics_with_too_little_for_their_ports_are_warned_of),
         cmocka_unit_test(test_nics_below_their_model_with_enough_are_noted),
         cmocka_unit_test(
             test_a_rate_inferred_through_a_narrow_slot_hides_nothing),
-        cmocka_unit_test(test_a_nic_below_its_twin_is_told),
+        cmocka_unit_test(test_a_nic_below_its_twin_is_warned_of),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

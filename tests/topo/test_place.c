@@ -68,8 +68,9 @@ static void test_levels_of_a_job_follow_its_ranks(void **state)
     assert_int_equal(levels->place_count, 6);
     assert_memory_equal(levels->gpus, gpus, sizeof(gpus));
     assert_string_equal(levels->names[0], "nvlink");
-    assert_int_equal(wefti_levels_meet(levels, 0, 2), 0);
-    assert_int_equal(wefti_levels_meet(levels, 2, 3), levels->level_count - 1);
+    assert_int_equal(wefti_levels_common(levels, 0, 2), 0);
+    assert_int_equal(wefti_levels_common(levels, 2, 3),
+                     levels->level_count - 1);
     wefti_levels_destroy(levels);
     static const int falls[2] = {1, 0}, absent[1] = {3}, negative[1] = {-1};
     assert_int_equal(wefti_levels_create_of(f.paths, falls, 2, &levels),
@@ -92,14 +93,14 @@ static void test_levels_of_a_domain_span_its_hosts(void **state)
     assert_string_equal(levels->names[0], "nvlink");
     assert_string_equal(levels->names[1], "network");
     assert_true(levels->GBps[0] > 899 && levels->GBps[0] < 901);
-    assert_int_equal(wefti_levels_meet(levels, 0, 7), 0);
-    assert_int_equal(wefti_levels_meet(levels, 3, 4), 0);
-    assert_int_equal(wefti_levels_meet(levels, 7, 8), 1);
+    assert_int_equal(wefti_levels_common(levels, 0, 7), 0);
+    assert_int_equal(wefti_levels_common(levels, 3, 4), 0);
+    assert_int_equal(wefti_levels_common(levels, 7, 8), 1);
     static const int hosts[3] = {0, 1, 2}; /* one rank each */
     wefti_levels *few;
     assert_int_equal(wefti_levels_create_of(f.paths, hosts, 3, &few), WEFT_OK);
-    assert_int_equal(wefti_levels_meet(few, 0, 1), 0);
-    assert_int_equal(wefti_levels_meet(few, 0, 2), 1);
+    assert_int_equal(wefti_levels_common(few, 0, 1), 0);
+    assert_int_equal(wefti_levels_common(few, 0, 2), 1);
     wefti_levels_destroy(few);
     close_text(f);
 }

@@ -19,7 +19,7 @@ typedef struct fixture {
     wefti_paths *paths;
 } fixture;
 
-/* Takes a GPU's links from it, as where they are all dead; -1: nobody's. */
+/* Takes a GPU's links from it, as where they are all dead; -1: no GPU's. */
 static void isolate(wefti_topo *topo, int gpu)
 {
     int device = wefti_topo_find(topo, WEFTI_TOPO_GPU, gpu), kept = 0;
@@ -62,8 +62,8 @@ static void ask(double *used, const wefti_route *route, bool back, double GBps)
     }
 }
 
-/* What a ring or chain asks of the links to its NICs; a tree's host takes and
- * gives by its first GPU. */
+/* What a ring or chain asks of the links to its NICs; a tree's host
+ * receives and sends by its first GPU. */
 static void ask_nics(const wefti_paths *paths, const wefti_rings *rings,
                      int ring, bool tree, double *used)
 {

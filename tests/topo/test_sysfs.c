@@ -142,7 +142,8 @@ static void put_interface(const char *name, const char *iflink,
     assert_int_equal(symlink(target, link), 0);
 }
 
-/* A container's eth0 is one end of a pair whose other is elsewhere. */
+/* A container's eth0 is one end of a pair whose other is in another
+ * namespace. */
 static void test_interfaces_that_lead_out_are_ports(void **state)
 {
     (void)state;

@@ -50,20 +50,21 @@ child child_start(scratch *own, const job *what)
     return out;
 }
 
-bool child_finish(child *who, ending *end_out)
+bool child_finish(child *process, ending *end_out)
 {
     int status;
-    ssize_t got = read(who->pipe, end_out, sizeof(*end_out));
-    close(who->pipe);
-    scratch_require(waitpid(who->pid, &status, 0) == who->pid, "waitpid");
+    ssize_t got = read(process->pipe, end_out, sizeof(*end_out));
+    close(process->pipe);
+    scratch_require(waitpid(process->pid, &status, 0) == process->pid,
+                    "waitpid");
     return got == (ssize_t)sizeof(*end_out);
 }
 
 ending child_run(scratch *own, const job *what)
 {
     ending end;
-    child who = child_start(own, what);
-    scratch_require(child_finish(&who, &end), "a job has died");
+    child process = child_start(own, what);
+    scratch_require(child_finish(&process, &end), "a job has died");
     return end;
 }
 
@@ -71,8 +72,8 @@ void child_kill_after(scratch *own, const job *what, int64_t ns)
 {
     struct timespec time = {ns / 1000000000, ns % 1000000000};
     ending ignored;
-    child who = child_start(own, what);
+    child process = child_start(own, what);
     nanosleep(&time, NULL);
-    kill(who.pid, SIGKILL);
-    (void)child_finish(&who, &ignored);
+    kill(process.pid, SIGKILL);
+    (void)child_finish(&process, &ignored);
 }

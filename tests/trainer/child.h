@@ -11,7 +11,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* What a run that nobody disturbs ends with. */
+/* What an undisturbed run ends with. */
 typedef struct ending {
     weft_status status;
     double loss, val_loss;
@@ -29,7 +29,7 @@ typedef struct child {
 child child_start(scratch *own, const job *what);
 
 /* Waits for it; false if it was killed before its end. */
-bool child_finish(child *who, ending *end_out);
+bool child_finish(child *process, ending *end_out);
 
 /* A whole job, which must not be killed. */
 ending child_run(scratch *own, const job *what);

@@ -42,8 +42,8 @@ static void assert_good(weft_status status)
     }
 }
 
-static void assert_says(weft_status status, weft_status expected,
-                        const char *part)
+static void assert_error(weft_status status, weft_status expected,
+                         const char *part)
 {
     if (status != expected || strstr(weft_error_text(), part) == NULL) {
         fail_msg("%d \"%s\", expected %d \"%s\"", status, weft_error_text(),
@@ -107,7 +107,7 @@ static void test_checkpoint_keep_removes_older_ones_alone(void **state)
     assert_steps(own->dir, "40 30 ");
     assert_good(saving_step(own->dir, 50, 3));
     assert_steps(own->dir, "50 40 30 ");
-    /* Who saves 35 has not gone on from the newest: newer ones are not over. */
+    /* A run that saves 35 has not gone on from the newest: newer ones stay. */
     assert_good(saving_step(own->dir, 35, 3));
     assert_steps(own->dir, "50 40 35 ");
     assert_good(saving_step(own->dir, 36, 1));
@@ -128,7 +128,7 @@ static void test_checkpoint_same_step_is_replaced(void **state)
     FILE *mark = fopen(scratch_path(own, "step_00000020/rank_00000.weft"), "w");
     assert_non_null(mark);
     fclose(mark);
-    assert_says(saving_verify(own->dir, 20), WEFT_ERR_INVALID, "header");
+    assert_error(saving_verify(own->dir, 20), WEFT_ERR_INVALID, "header");
     assert_good(saving_step(own->dir, 20, 2));
     assert_good(saving_verify(own->dir, 20));
     assert_steps(own->dir, "20 10 ");
@@ -162,9 +162,9 @@ static void test_checkpoint_leftovers_are_ignored_then_removed(void **state)
 }
 
 /* DONE counts only with the words of its own step; else it is damaged, which is
- * told, and its step stays. */
+ * reported, and its step stays. */
 static void
-test_checkpoint_damaged_done_is_told_and_its_step_stays(void **state)
+test_checkpoint_damaged_done_is_reported_and_its_step_stays(void **state)
 {
     scratch *own = *state;
     char good[256] = "";
@@ -187,9 +187,9 @@ test_checkpoint_damaged_done_is_told_and_its_step_stays(void **state)
     for (size_t i = 0; i < WEFTI_COUNT_OF(wrong); i++) {
         scratch_text(own, "step_00000020/DONE", wrong[i]);
         assert_steps(own->dir, "10 ");
-        assert_says(wefti_checkpoint_find_newest(own->dir, &any, &done),
-                    WEFT_ERR_INVALID,
-                    "step_00000020/DONE: does not say that its step is");
+        assert_error(wefti_checkpoint_find_newest(own->dir, &any, &done),
+                     WEFT_ERR_INVALID,
+                     "step_00000020/DONE: does not say that its step is");
         assert_true(any && done.step == 20);
     }
     assert_good(saving_step(own->dir, 30, 1));
@@ -201,16 +201,16 @@ test_checkpoint_damaged_done_is_told_and_its_step_stays(void **state)
     assert_good(saving_verify(own->dir, 20));
 }
 
-/* What a link points at is nobody's to remove, wherever the link stands. */
+/* What a link points at is never removed, wherever the link stands. */
 static void test_checkpoint_link_is_never_followed_to_remove(void **state)
 {
     scratch *own = *state;
-    char dir[300], far[300];
+    char dir[300], other[300];
     snprintf(dir, sizeof(dir), "%.250s/dir", own->dir);
-    snprintf(far, sizeof(far), "%.250s/far", own->dir);
+    snprintf(other, sizeof(other), "%.250s/far", own->dir);
     assert_good(saving_step(dir, 10, 1));
-    assert_good(saving_step(far, 5, 9));
-    assert_good(saving_step(far, 6, 9));
+    assert_good(saving_step(other, 5, 9));
+    assert_good(saving_step(other, 6, 9));
     assert_int_equal(
         symlink("../far/step_00000005", scratch_path(own, "dir/step_00000005")),
         0);
@@ -225,17 +225,17 @@ static void test_checkpoint_link_is_never_followed_to_remove(void **state)
     setenv("WEFT_LOG", "error", 1); /* the warning is expected */
     wefti_checkpoint_prune(&owner, scratch_path(own, "dir/inside"), 99);
     unsetenv("WEFT_LOG");
-    assert_says(
+    assert_error(
         wefti_checkpoint_begin(&owner, scratch_path(own, "dir/inside"), 20),
         WEFT_ERR_SYSTEM, "inside: cannot be opened");
     wefti_checkpoint_owner_close(&owner);
     assert_steps(dir, "20 5 ");
     assert_good(saving_verify(dir, 5)); /* to read it may be one */
-    assert_steps(far, "6 5 ");
-    assert_good(saving_verify(far, 6));
-    assert_says(saving_step(dir, 5, 1), WEFT_ERR_INVALID,
-                "step_00000005: what is no folder of its own is in the way");
-    assert_good(saving_verify(far, 5));
+    assert_steps(other, "6 5 ");
+    assert_good(saving_verify(other, 6));
+    assert_error(saving_step(dir, 5, 1), WEFT_ERR_INVALID,
+                 "step_00000005: what is no folder of its own is in the way");
+    assert_good(saving_verify(other, 5));
 }
 
 /* A folder that holds something else stays, and no other for it. */
@@ -271,9 +271,9 @@ static void test_checkpoint_steps_of_another_run_stay(void **state)
     }
     assert_steps(own->dir, "20 13 10 ");
     assert_good(saving_seal(&owner, 20));
-    assert_says(wefti_checkpoint_commit(&owner, own->dir, 20, 1),
-                WEFT_ERR_INVALID,
-                "step_00000020: a complete step of another run is in the way");
+    assert_error(wefti_checkpoint_commit(&owner, own->dir, 20, 1),
+                 WEFT_ERR_INVALID,
+                 "step_00000020: a complete step of another run is in the way");
     wefti_checkpoint_owner_close(&owner);
     assert_good(saving_verify(own->dir, 20));
     assert_good(saving_verify(own->dir, 10));
@@ -300,12 +300,12 @@ static void test_checkpoint_missing_rank_is_not_committed(void **state)
     assert_good(saving_open(&owner, own->dir));
     assert_good(wefti_checkpoint_begin(&owner, own->dir, 20));
     assert_good(saving_write(&owner, 20, 0));
-    assert_says(wefti_checkpoint_seal(&owner, own->dir, 20, SAVING_NRANKS),
-                WEFT_ERR_SYSTEM, "rank_00001.weft");
+    assert_error(wefti_checkpoint_seal(&owner, own->dir, 20, SAVING_NRANKS),
+                 WEFT_ERR_SYSTEM, "rank_00001.weft");
     assert_steps(own->dir, "10 ");
     assert_good(saving_verify(own->dir, 10));
-    assert_says(wefti_checkpoint_seal(&owner, own->dir, 30, SAVING_NRANKS),
-                WEFT_ERR_SYSTEM, ".step_00000030.");
+    assert_error(wefti_checkpoint_seal(&owner, own->dir, 30, SAVING_NRANKS),
+                 WEFT_ERR_SYSTEM, ".step_00000030.");
     wefti_checkpoint_owner_close(&owner);
 }
 
@@ -379,20 +379,20 @@ static void test_checkpoint_any_changed_byte_is_refused_by_name(void **state)
     for (size_t at = 0; at < count; at++) {
         bytes[at] ^= (uint8_t)(1 << at % 8);
         scratch_write(own, "step_00000010/rank_00000.weft", bytes, count);
-        assert_says(open_small(own), WEFT_ERR_INVALID,
-                    at < 256   ? "rank_00000.weft: header: "
-                    : at < 268 ? "rank_00000.weft: section first: checksum"
-                    : at < 273 ? "rank_00000.weft: section second: checksum"
-                               : "rank_00000.weft: table of sections: ");
+        assert_error(open_small(own), WEFT_ERR_INVALID,
+                     at < 256   ? "rank_00000.weft: header: "
+                     : at < 268 ? "rank_00000.weft: section first: checksum"
+                     : at < 273 ? "rank_00000.weft: section second: checksum"
+                                : "rank_00000.weft: table of sections: ");
         bytes[at] ^= (uint8_t)(1 << at % 8);
     }
     for (size_t length = 0; length < count; length++) {
         scratch_write(own, "step_00000010/rank_00000.weft", bytes, length);
-        assert_says(open_small(own), WEFT_ERR_INVALID, "cut short");
+        assert_error(open_small(own), WEFT_ERR_INVALID, "cut short");
     }
     bytes[count] = 0;
     scratch_write(own, "step_00000010/rank_00000.weft", bytes, count + 1);
-    assert_says(open_small(own), WEFT_ERR_INVALID, "overwritten");
+    assert_error(open_small(own), WEFT_ERR_INVALID, "overwritten");
     scratch_write(own, "step_00000010/rank_00000.weft", bytes, count);
     assert_good(open_small(own));
 }
@@ -415,16 +415,16 @@ static void test_checkpoint_corrupt_section_is_refused_by_get(void **state)
     assert_good(
         wefti_checkpoint_reader_get(reader, "first", WEFT_DTYPE_F32, a, 3));
     assert_true(a[2] == 3);
-    assert_says(
+    assert_error(
         wefti_checkpoint_reader_get(reader, "second", WEFT_DTYPE_U8, b, 5),
         WEFT_ERR_INVALID, "section second: checksum differs");
-    assert_says(
+    assert_error(
         wefti_checkpoint_reader_get(reader, "first", WEFT_DTYPE_F32, a, 2),
         WEFT_ERR_INVALID, "has 3 elements of f32, needed are 2 of f32");
-    assert_says(
+    assert_error(
         wefti_checkpoint_reader_get(reader, "first", WEFT_DTYPE_I32, a, 3),
         WEFT_ERR_INVALID, "needed are 3 of i32");
-    assert_says(
+    assert_error(
         wefti_checkpoint_reader_get(reader, "third", WEFT_DTYPE_U8, b, 5),
         WEFT_ERR_INVALID, "no section third");
     wefti_checkpoint_reader_close(reader);
@@ -437,27 +437,27 @@ static void test_checkpoint_of_another_run_is_refused(void **state)
     assert_good(saving_step(own->dir, 10, 1));
     wefti_checkpoint_header expect = expect_header(own, 1);
     expect.nranks = 3;
-    assert_says(wefti_checkpoint_reader_open(own->dir, &expect, &reader),
-                WEFT_ERR_INVALID, "was written by 2 ranks, this run has 3");
+    assert_error(wefti_checkpoint_reader_open(own->dir, &expect, &reader),
+                 WEFT_ERR_INVALID, "was written by 2 ranks, this run has 3");
     expect = expect_header(own, 2);
-    assert_says(wefti_checkpoint_reader_open(own->dir, &expect, &reader),
-                WEFT_ERR_SYSTEM, "no state of rank 2: No such file");
+    assert_error(wefti_checkpoint_reader_open(own->dir, &expect, &reader),
+                 WEFT_ERR_SYSTEM, "no state of rank 2: No such file");
     expect = expect_header(own, 1);
     expect.config_digest[31] ^= 1;
-    assert_says(wefti_checkpoint_reader_open(own->dir, &expect, &reader),
-                WEFT_ERR_INVALID, "another model or data settings");
+    assert_error(wefti_checkpoint_reader_open(own->dir, &expect, &reader),
+                 WEFT_ERR_INVALID, "another model or data settings");
     expect = expect_header(own, 1);
     expect.data_hash[0] ^= 1;
-    assert_says(wefti_checkpoint_reader_open(own->dir, &expect, &reader),
-                WEFT_ERR_INVALID, "another text");
+    assert_error(wefti_checkpoint_reader_open(own->dir, &expect, &reader),
+                 WEFT_ERR_INVALID, "another text");
     char from[600];
     snprintf(from, sizeof(from), "%s", scratch_path(own, "step_00000010"));
     assert_int_equal(rename(from, scratch_path(own, "step_00000011")), 0);
     const wefti_checkpoint_origin origin = expect.origin;
     expect = saving_header(11, 1);
     expect.origin = origin;
-    assert_says(wefti_checkpoint_reader_open(own->dir, &expect, &reader),
-                WEFT_ERR_INVALID, "is of step 10 and rank 1");
+    assert_error(wefti_checkpoint_reader_open(own->dir, &expect, &reader),
+                 WEFT_ERR_INVALID, "is of step 10 and rank 1");
     assert_null(reader);
 }
 
@@ -476,22 +476,22 @@ static void test_checkpoint_bad_section_is_not_added(void **state)
     name[64] = '\0';
     const char *bad[] = {"", "with space", "new\nline", "\xC3\xA9", name};
     for (size_t i = 0; i < WEFTI_COUNT_OF(bad); i++) {
-        assert_says(
+        assert_error(
             wefti_checkpoint_writer_add(writer, bad[i], WEFT_DTYPE_U8, name, 1),
             WEFT_ERR_INVALID, "allowed is a name of 1..63");
     }
     name[63] = '\0';
     assert_good(
         wefti_checkpoint_writer_add(writer, name, WEFT_DTYPE_U8, name, 1));
-    assert_says(
+    assert_error(
         wefti_checkpoint_writer_add(writer, name, WEFT_DTYPE_U8, name, 1),
         WEFT_ERR_INVALID, "added already");
-    assert_says(
+    assert_error(
         wefti_checkpoint_writer_add(writer, "x", WEFT_DTYPE_COUNT, name, 1),
         WEFT_ERR_INVALID, "of type");
-    assert_says(wefti_checkpoint_writer_add(writer, "x", WEFT_DTYPE_F64, name,
-                                            SIZE_MAX / 4),
-                WEFT_ERR_INVALID, "elements of type");
+    assert_error(wefti_checkpoint_writer_add(writer, "x", WEFT_DTYPE_F64, name,
+                                             SIZE_MAX / 4),
+                 WEFT_ERR_INVALID, "elements of type");
     wefti_checkpoint_writer_abort(writer);
     wefti_checkpoint_writer_abort(NULL);
     wefti_checkpoint_owner_close(&owner);
@@ -528,7 +528,7 @@ static void test_checkpoint_sealed_nonsense_is_refused(void **state)
         weft_status status =
             wefti_checkpoint_table_unpack("f", table, &extent, read);
         if (i < WEFTI_COUNT_OF(parts)) {
-            assert_says(status, WEFT_ERR_INVALID, parts[i]);
+            assert_error(status, WEFT_ERR_INVALID, parts[i]);
         } else {
             assert_good(status);
         }
@@ -561,7 +561,7 @@ static void test_checkpoint_header_lengths_are_bounded(void **state)
         weft_status status = wefti_checkpoint_header_unpack(
             "f", bytes, cases[i].file, &read, &extent);
         if (cases[i].part != NULL) {
-            assert_says(status, WEFT_ERR_INVALID, cases[i].part);
+            assert_error(status, WEFT_ERR_INVALID, cases[i].part);
         } else {
             assert_good(status);
             assert_memory_equal(&read, &header, sizeof(read));
@@ -578,7 +578,8 @@ int main(void)
         SAVING_TEST(test_checkpoint_keep_removes_older_ones_alone),
         SAVING_TEST(test_checkpoint_same_step_is_replaced),
         SAVING_TEST(test_checkpoint_leftovers_are_ignored_then_removed),
-        SAVING_TEST(test_checkpoint_damaged_done_is_told_and_its_step_stays),
+        SAVING_TEST(
+            test_checkpoint_damaged_done_is_reported_and_its_step_stays),
         SAVING_TEST(test_checkpoint_link_is_never_followed_to_remove),
         SAVING_TEST(test_checkpoint_what_cannot_be_removed_keeps_no_other),
         SAVING_TEST(test_checkpoint_steps_of_another_run_stay),

@@ -137,8 +137,8 @@ static bool is_made_by_hand(const wefti_checkpoint_folder *folder)
     return folder->step == 30 && !folder->damaged;
 }
 
-/* What the folder looks like after a kill, with keep complete steps allowed. */
-static enum phase look(const char *dir, size_t keep)
+/* The state of the folder after a kill, with keep complete steps allowed. */
+static enum phase find_phase(const char *dir, size_t keep)
 {
     wefti_checkpoint_folder *folders = NULL;
     size_t count = 0;
@@ -230,7 +230,7 @@ static bool kill_at(const struct scene *scene, int call, bool after, int *hits)
     assert_int_equal(waitpid(child, &status, 0), child);
     bool killed = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
     assert_true(killed || (WIFEXITED(status) && WEXITSTATUS(status) == 0));
-    hits[look(own.dir, 3)]++;
+    hits[find_phase(own.dir, 3)]++;
     uint64_t newest = verify_all(own.dir);
     bool legal = false;
     for (size_t i = 0; i < 3; i++) {
@@ -239,7 +239,7 @@ static bool kill_at(const struct scene *scene, int call, bool after, int *hits)
     assert_true(legal && (killed || newest >= scene->step));
     assert_good(saving_step(own.dir, 40, 1));
     assert_int_equal(verify_all(own.dir), 40);
-    assert_int_equal(look(own.dir, 1), PHASE_IDLE);
+    assert_int_equal(find_phase(own.dir, 1), PHASE_IDLE);
     scratch_close(&own);
     return killed;
 }
@@ -296,7 +296,7 @@ static void test_checkpoint_killed_at_random_times_stays_whole(void **state)
         kill(child, SIGKILL);
         assert_int_equal(waitpid(child, &status, 0), child);
         assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
-        hits[look(own.dir, 2)]++;
+        hits[find_phase(own.dir, 2)]++;
         uint64_t found = verify_all(own.dir);
         assert_true(found >= newest);
         newest = found;

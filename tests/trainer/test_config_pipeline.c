@@ -82,13 +82,13 @@ static void test_config_schedule_auto_needs_1f1b_to_fit(void **state)
                  "virtual_group_size: 1 leaves schedule auto no interleaved");
 }
 
-static void check_compare_refused(const char *list, const char *said,
+static void check_compare_refused(const char *list, const char *expected,
                                   const char *input)
 {
     char text[256];
     wefti_config config;
     snprintf(text, sizeof(text), HEAD P(2) ", compare: %s}", list);
-    expect_refusal(read_text(&config, text, NULL), WEFT_ERR_INVALID, said,
+    expect_refusal(read_text(&config, text, NULL), WEFT_ERR_INVALID, expected,
                    input);
 }
 

@@ -131,8 +131,8 @@ static void test_data_what_is_no_text_is_left_out_with_a_line(void **state)
     assert_contains(weft_error_text(), "neither a file nor a folder");
 }
 
-/* Names of files are anybody's: an archive's, a download's. */
-static void test_data_names_of_skipped_files_are_told_printable(void **state)
+/* Names of files are arbitrary: an archive's, a download's. */
+static void test_data_names_of_skipped_files_are_printable(void **state)
 {
     fixture *f = *state;
     char link[512];
@@ -147,7 +147,7 @@ static void test_data_names_of_skipped_files_are_told_printable(void **state)
 }
 
 /* As on the first screen of a run: no line for every file. */
-static void test_data_files_skipped_alike_are_told_in_one_line(void **state)
+static void test_data_files_skipped_alike_are_reported_in_one_line(void **state)
 {
     fixture *f = *state;
     char name[32];
@@ -171,7 +171,7 @@ static void test_data_files_skipped_alike_are_told_in_one_line(void **state)
     assert_int_equal(lines, 4);
 }
 
-/* More endings than are told apart. */
+/* More endings than are distinguished. */
 static void test_data_of_many_endings_every_file_is_counted(void **state)
 {
     fixture *f = *state;
@@ -236,7 +236,7 @@ static void test_data_impossible_is_refused_with_reason(void **state)
     assert_int_equal(read_one(f, f->own.dir, 0.5, 0), WEFT_ERR_INVALID);
 }
 
-static void test_data_hash_tells_text_and_split_apart(void **state)
+static void test_data_hash_differs_by_text_and_by_split(void **state)
 {
     fixture *f = *state;
     uint8_t first[WEFTI_DATA_HASH_BYTES];
@@ -314,8 +314,8 @@ static void test_data_order_depends_on_seed_and_epoch_alone(void **state)
     assert_true(same_seed < 10 && same_epoch < 10);
     assert_true(rising > count * 9 / 20 && rising < count * 11 / 20);
     /* Far epochs neither overflow nor leave the text. */
-    const uint8_t *far = wefti_data_sequence(&data, UINT64_MAX);
-    assert_true(far >= text && far + 10 < text + sizeof(text));
+    const uint8_t *last = wefti_data_sequence(&data, UINT64_MAX);
+    assert_true(last >= text && last + 10 < text + sizeof(text));
 }
 
 static void test_data_validation_counts_each_byte_once(void **state)
@@ -355,13 +355,13 @@ int main(void)
     const struct CMUnitTest tests[] = {
         DATA_TEST(test_data_folder_is_walked_in_byte_order),
         DATA_TEST(test_data_what_is_no_text_is_left_out_with_a_line),
-        DATA_TEST(test_data_names_of_skipped_files_are_told_printable),
-        DATA_TEST(test_data_files_skipped_alike_are_told_in_one_line),
+        DATA_TEST(test_data_names_of_skipped_files_are_printable),
+        DATA_TEST(test_data_files_skipped_alike_are_reported_in_one_line),
         DATA_TEST(test_data_of_many_endings_every_file_is_counted),
         DATA_TEST(test_data_many_files_are_each_taken_once),
         DATA_TEST(test_data_link_given_as_path_is_followed),
         DATA_TEST(test_data_impossible_is_refused_with_reason),
-        DATA_TEST(test_data_hash_tells_text_and_split_apart),
+        DATA_TEST(test_data_hash_differs_by_text_and_by_split),
         cmocka_unit_test(test_data_epoch_takes_each_window_once),
         cmocka_unit_test(test_data_order_depends_on_seed_and_epoch_alone),
         cmocka_unit_test(test_data_validation_counts_each_byte_once),

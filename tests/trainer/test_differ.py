@@ -2,13 +2,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """test_differ.py BIN_DIR
 
-Goal: ranks that were told, have read or resume different things do not train
+Goal: ranks with different arguments, files or steps to resume from do not train
 with each other: all end, soon, with one message that names the key, both
 values and both ranks.
 
-Method: weft-train under weft-run through a shell that gives one rank other
-arguments, on a tiny model; every key of the table by a value it may have, the
-text, the command line and the folder to resume from. What may differ does.
+Method: weft-train under weft-run through a shell that starts one rank with
+other arguments, on a tiny model; every key of the table by a value it may have,
+the text, the command line and the folder to resume from. What may differ does.
 """
 import os
 import platform
@@ -75,10 +75,10 @@ class Differ(unittest.TestCase):
             env={name: value for name, value in os.environ.items()
                  if not name.startswith("WEFT_")})
 
-    def refuse(self, said, *arguments, **more):
+    def refuse(self, parts, *arguments, **more):
         got = self.train(*arguments, **more)
         self.assertEqual(got.returncode, 1, got.stderr)
-        for part in said:
+        for part in parts:
             self.assertEqual(got.stderr.count(part), 1,
                              "%r in\n%s" % (part, got.stderr))
         self.assertFalse(os.path.exists(self.path("ckpt")))
@@ -125,7 +125,7 @@ class Differ(unittest.TestCase):
         self.refuse(["the text of data.paths: ranks differ: it is 2800 bytes "
                      "in 1 file, digest "], "--set data.paths=[other]")
 
-    def test_equal_text_elsewhere_is_the_same(self):
+    def test_equal_text_in_another_file_is_the_same(self):
         got = self.train("--set data.paths=[copy]")
         self.assertEqual(got.returncode, 0, got.stderr)
 

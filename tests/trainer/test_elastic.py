@@ -149,7 +149,7 @@ def run_case(batch, victims):
     went = read_lines(metrics)
     should = reference(folder, left, step)
     if sorted(went) != list(range(1, STEPS + 1)):
-        fail("steps told: %s" % sorted(went))
+        fail("steps: %s" % sorted(went))
     for number in range(step + 1, STEPS + 1):
         if went[number] != should[number]:
             fail("step %d: %s, and resumed on %d ranks %s"
@@ -179,9 +179,9 @@ def cut_case(nodes, victim, losers):
         if lost != (rank in losers):
             fail("cut of %d in %s: rank %d: %s" % (victim, nodes, rank, err))
     if "may be alive and have gone on without" not in err:
-        fail("not told why:\n" + err)
+        fail("no reason printed:\n" + err)
     if sorted(read_lines(metrics)) != list(range(1, STEPS + 1)):
-        fail("steps told: %s" % sorted(read_lines(metrics)))
+        fail("steps: %s" % sorted(read_lines(metrics)))
     print("link of rank %d in %s cut, from step %d" % (victim, nodes, step))
     shutil.rmtree(folder)
 

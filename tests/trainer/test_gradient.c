@@ -30,7 +30,7 @@ static const wefti_model_shape shape = {.layers = 1,
                                         .seq = 4,
                                         .rope_theta = 10000.0};
 
-/* What micro-batch number gives for an element. */
+/* What micro-batch number contributes to an element. */
 static real noise(size_t number, size_t element)
 {
     wefti_random random = wefti_random_make(number, element);

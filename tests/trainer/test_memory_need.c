@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Goal: ranks that together need more than their host or their memory cgroup
- * can ever have are found, the first of them, with both figures; whoever could
- * still run, with all of the swap, is not refused; other hosts and other groups
- * do not count.
- * Method: needs made by hand; files of /proc and of a cgroup in a folder.
+ * can ever have are found, the first of them, with both figures; ranks that
+ * could still run, with all of the swap, are not refused; other hosts and other
+ * groups do not count. Method: needs made by hand; files of /proc and of a
+ * cgroup in a folder.
  */
 #include "base/check.h"
 #include "scratch.h"

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """test_messages.py BIN_DIR
 
-Goal: whatever makes training impossible is told once, by the rank that met it,
-with its place and what is allowed; the others and weft-run name that rank, and
-nobody trains first. What is printed of a step adds up.
+Goal: whatever makes training impossible is reported once, by the rank that found
+it, with its place and what is allowed; the others and weft-run name that rank,
+and no rank trains first. What is printed of a step adds up.
 
 Method: weft-train alone and under weft-run, on a tiny model, with one mistake
 each; stderr, exit status and JSON are compared with what is due. Failures that
@@ -83,7 +83,7 @@ class Messages(unittest.TestCase):
 
     # ---- the rank that has the error says it -------------------------------
 
-    def test_bad_folder_is_told_by_its_rank_before_training(self):
+    def test_bad_folder_is_reported_by_its_rank_before_training(self):
         self.write("afile", "")
         for _ in range(REPEATS):
             text = self.refuse("afile: cannot be opened: Not a directory", 4,
@@ -93,12 +93,12 @@ class Messages(unittest.TestCase):
             self.check_culprit(text, 4, 0)
             self.assertFalse(os.path.exists(self.path("metrics")))
 
-    def test_folder_that_cannot_be_made_is_told_with_its_place(self):
+    def test_folder_that_cannot_be_made_is_reported_with_its_place(self):
         self.write("job.yaml", CONFIG.replace("ckpt", "/proc/weft/x"))
         text = self.refuse("job.yaml:5:19: checkpoint.dir: /proc/weft", 1)
         self.assertNotIn("parameters in", text)
 
-    def test_files_that_cannot_be_written_are_told_by_their_rank(self):
+    def test_files_that_cannot_be_written_are_reported_by_their_rank(self):
         for option in "--json", "--metrics", "--report":
             for sets in [], ["--set", "model.layers=2", "--set",
                              "parallel.pipeline_model_parallel_size=2"]:
@@ -116,7 +116,7 @@ class Messages(unittest.TestCase):
         with open(self.path("steps")) as file:
             self.assertEqual(file.read(), "older")
 
-    def test_failed_save_is_told_by_its_rank(self):
+    def test_failed_save_is_reported_by_its_rank(self):
         os.mkdir(self.path("ckpt"))
         for _ in range(REPEATS):
             # In the way of step 4 alone: training has begun by then.
@@ -145,7 +145,7 @@ class Messages(unittest.TestCase):
                            self.path("ckpt"))
         self.assertNotIn("remove", text)
 
-    def test_damaged_file_is_told_by_its_rank(self):
+    def test_damaged_file_is_reported_by_its_rank(self):
         self.assertEqual(self.train(4).returncode, 0)
         damaged = self.path("ckpt/step_00000006/rank_00002.weft")
         os.truncate(damaged, os.path.getsize(damaged) - 1)
@@ -206,7 +206,7 @@ class Messages(unittest.TestCase):
                                   "--metrics", self.path("lines")],
                                  stderr=subprocess.PIPE, text=True)
         try:
-            # It has its folder, and waits until somebody reads its lines.
+            # It has its folder, and waits until its lines are read.
             end = time.monotonic() + DEADLINE_S
             while not self.read_owner().endswith("\n"):
                 self.assertIsNone(first.poll())
@@ -227,7 +227,7 @@ class Messages(unittest.TestCase):
         self.assertEqual(sorted(os.listdir(self.path("ckpt"))),
                          ["step_00000002", "step_00000004", "step_00000006"])
 
-    def test_damaged_done_is_told_with_the_older_step(self):
+    def test_damaged_done_is_reported_with_the_older_step(self):
         self.assertEqual(self.train(2).returncode, 0)
         for text in "", "step 6, ranks 2\n", "\0" * 80:
             self.write("ckpt/step_00000006/DONE", text)
@@ -296,7 +296,7 @@ class Messages(unittest.TestCase):
         self.refuse("the model does not fit: 1 rank of this host needs ", 1,
                     *large)
 
-    def test_missing_text_is_told_with_its_place(self):
+    def test_missing_text_is_reported_with_its_place(self):
         self.write("job.yaml", CONFIG.replace("[text]", "[nowhere.txt]"))
         self.refuse("job.yaml:3:15: data.paths: %s: No such file"
                     % self.path("nowhere.txt"), 1)
@@ -445,13 +445,13 @@ class Messages(unittest.TestCase):
             self.check_sum(float(line[1]),
                            [float(part.split()[-1])
                             for part in line[2].split(" + ")], 0.031)
-            hidden = re.search(r"^transfers hidden +(\S+)", got.stdout, re.M)
+            hidden = re.search(r"^O +(\S+)", got.stdout, re.M)
             self.assertEqual(hidden[1] == "n/a", nranks == 1, got.stdout)
             self.assertEqual(said["overlap_ratio"] is None, nranks == 1)
             os.remove(path)
             shutil.rmtree(self.path("ckpt"))
 
-    def test_full_disk_is_told_with_the_file(self):
+    def test_full_disk_is_reported_with_the_file(self):
         self.refuse("--json /dev/full: writing JSON: No space left", 1,
                     "--json", "/dev/full")
         for _ in range(REPEATS):

@@ -105,7 +105,7 @@ static void test_metrics_line_has_all_fields(void **state)
     step.memory_bytes = 123456789;
     assert_int_equal(wefti_metrics_write(&metrics, &step), WEFT_OK);
 
-    /* Before close: a run that is killed now has told both steps. */
+    /* Before close: a run that is killed now has written both steps. */
     FILE *file = fopen(scratch_path(&own, "m"), "r");
     assert_non_null(file);
     for (int i = 0; i < 2; i++) {
@@ -137,7 +137,7 @@ static void test_metrics_line_has_all_fields(void **state)
     scratch_close(&own);
 }
 
-static void test_metrics_unwritable_file_is_told(void **state)
+static void test_metrics_unwritable_file_is_reported(void **state)
 {
     (void)state;
     wefti_metrics metrics;
@@ -167,7 +167,7 @@ static void write_steps(const char *path, uint64_t after, uint64_t count)
     assert_int_equal(wefti_metrics_close(&metrics), WEFT_OK);
 }
 
-/* Whether path has the steps 1 .. count, those above after told anew. */
+/* Whether path has the steps 1 .. count, those above after written again. */
 static void check_steps(const char *path, uint64_t after, uint64_t count)
 {
     char line[4096];
@@ -268,7 +268,7 @@ static void test_metrics_line_on_a_full_disk_leaves_no_part(void **state)
     scratch_close(&own);
 }
 
-static void test_summary_tells_what_the_ledger_dropped(void **state)
+static void test_summary_counts_what_the_ledger_dropped(void **state)
 {
     (void)state;
     wefti_summary summary;
@@ -363,18 +363,17 @@ static void test_progress_plain_lines_come_every_so_often(void **state)
 {
     (void)state;
     char *text = show_steps(false);
-    /* Nobody knows from the first step how long the others take. */
+    /* From the first step it is not known how long the others take. */
     static const char first[] =
-        "step 1/100  loss 2.5000 (smoothed)  1000 tokens/s  hidden"
-        " n/a\n";
+        "step 1/100  loss 2.5000 (smoothed)  1000 tokens/s  O n/a\n";
     assert_int_equal(strncmp(text, first, sizeof(first) - 1), 0);
     assert_non_null(
         strstr(text, "\nstep 6/100  loss 2.5000 (smoothed)  1000 tokens/s  "
-                     "hidden 88%  1m34s left\n"));
+                     "O 88%  1m34s left\n"));
     assert_null(strstr(text, "step 5/100"));
     assert_non_null(
         strstr(text, "step 50/100  loss 2.5000 (smoothed)  validation 2.2500"
-                     "  1000 tokens/s  hidden 88%  50s left\n"));
+                     "  1000 tokens/s  O 88%  50s left\n"));
     assert_non_null(strstr(text, "\na note\n"));
     assert_non_null(strstr(text, "\nstep 100/100  "));
     assert_int_equal(count_of(text, "\r"), 0);
@@ -397,13 +396,13 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_metrics_line_has_all_fields),
-        cmocka_unit_test(test_metrics_unwritable_file_is_told),
+        cmocka_unit_test(test_metrics_unwritable_file_is_reported),
         cmocka_unit_test(test_metrics_after_a_step_keeps_the_lines_up_to_it),
         cmocka_unit_test(
             test_metrics_continued_after_half_a_line_has_whole_lines),
         cmocka_unit_test(test_metrics_line_is_one_write),
         cmocka_unit_test(test_metrics_line_on_a_full_disk_leaves_no_part),
-        cmocka_unit_test(test_summary_tells_what_the_ledger_dropped),
+        cmocka_unit_test(test_summary_counts_what_the_ledger_dropped),
         cmocka_unit_test(test_summary_terms_are_those_of_the_median_step),
         cmocka_unit_test(test_progress_plain_lines_come_every_so_often),
         cmocka_unit_test(test_progress_terminal_line_is_rewritten),

@@ -28,7 +28,7 @@ typedef struct fixture {
     int32_t tokens[64], targets[64];
     wefti_micro_batch batch;
     double losses[SEQUENCES];
-    size_t told; /* by the hooks: the tensor expected next */
+    size_t expected; /* by the hooks: the tensor expected next */
 } fixture;
 
 static void set_up(fixture *fix, const wefti_model_shape *shape, uint64_t seed)
@@ -161,16 +161,16 @@ static void test_gradient_tied_matches_differences(void **state)
 static weft_status expect_up(void *context, size_t tensor)
 {
     fixture *fix = context;
-    assert_int_equal(tensor, fix->told);
-    fix->told++;
+    assert_int_equal(tensor, fix->expected);
+    fix->expected++;
     return WEFT_OK;
 }
 
 static weft_status expect_down(void *context, size_t tensor)
 {
     fixture *fix = context;
-    fix->told--;
-    assert_int_equal(tensor, fix->told);
+    fix->expected--;
+    assert_int_equal(tensor, fix->expected);
     return WEFT_OK;
 }
 
@@ -184,17 +184,17 @@ static void check_hooks(bool tied)
     assert_int_equal(wefti_model_evaluate(fix.model, fix.values, &fix.batch,
                                           &hooks, fix.losses),
                      WEFT_OK);
-    assert_int_equal(fix.told, fix.plan.tensor_count);
-    fix.told = 0;
+    assert_int_equal(fix.expected, fix.plan.tensor_count);
+    fix.expected = 0;
     hooks.finish = expect_down;
     assert_int_equal(wefti_model_train(fix.model, fix.values, &fix.batch, 1.0,
                                        &hooks, fix.gradients, fix.losses),
                      WEFT_OK);
-    assert_int_equal(fix.told, 0);
+    assert_int_equal(fix.expected, 0);
     tear_down(&fix);
 }
 
-static void test_hooks_each_tensor_is_told_once_in_order(void **state)
+static void test_hooks_each_tensor_is_reported_once_in_order(void **state)
 {
     (void)state;
     check_hooks(false);
@@ -253,7 +253,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_gradient_untied_matches_differences),
         cmocka_unit_test(test_gradient_tied_matches_differences),
-        cmocka_unit_test(test_hooks_each_tensor_is_told_once_in_order),
+        cmocka_unit_test(test_hooks_each_tensor_is_reported_once_in_order),
         cmocka_unit_test(test_hooks_error_ends_the_pass),
         cmocka_unit_test(test_predict_prefix_gives_the_same_logits),
     };

@@ -46,7 +46,7 @@ static void assert_good(weft_status status)
     }
 }
 
-static void assert_says(weft_status status, const char *part)
+static void assert_error(weft_status status, const char *part)
 {
     if (status != WEFT_ERR_INVALID || strstr(weft_error_text(), part) == NULL) {
         fail_msg("%d \"%s\", expected \"%s\"", status, weft_error_text(), part);
@@ -68,7 +68,7 @@ static void test_owner_second_run_is_refused_and_named(void **state)
              "another run saves there (run %016llx, session %016llx, host ",
              (unsigned long long)first.origin.run,
              (unsigned long long)first.origin.session);
-    assert_says(saving_open(&second, own->dir), words);
+    assert_error(saving_open(&second, own->dir), words);
     assert_false(second.holds);
     wefti_checkpoint_owner_close(&second);
     assert_good(wefti_checkpoint_owner_check(&first));
@@ -94,7 +94,7 @@ static void test_owner_killed_leaves_the_folder_free(void **state)
         pause();
     }
     scratch_require(read(ends[0], &byte, 1) == 1 && byte == 1, "child");
-    assert_says(saving_open(&owner, own->dir), "another run saves there");
+    assert_error(saving_open(&owner, own->dir), "another run saves there");
     kill(child, SIGKILL);
     scratch_require(waitpid(child, &status, 0) == child, "waitpid");
     close(ends[0]);
@@ -115,7 +115,7 @@ static void test_owner_file_that_is_none_is_refused(void **state)
     assert_non_null(strstr(weft_error_text(), ".owner: cannot be opened"));
     (void)unlink(scratch_path(own, ".owner"));
     scratch_require(mkfifo(scratch_path(own, ".owner"), 0600) == 0, "fifo");
-    assert_says(wefti_checkpoint_owner_open(&owner, own->dir), "is no file");
+    assert_error(wefti_checkpoint_owner_open(&owner, own->dir), "is no file");
     (void)unlink(scratch_path(own, ".owner"));
     scratch_text(own, ".owner", "what \033[1m it says");
     assert_good(wefti_checkpoint_owner_open(&owner, own->dir));
@@ -160,10 +160,10 @@ static void test_owner_left_behind_changes_nothing_any_more(void **state)
         assert_good(wefti_checkpoint_commit(&next, own->dir, step, 2));
     }
     assert_good(saving_seal(&next, 70)); /* is being written */
-    assert_says(wefti_checkpoint_commit(&first, own->dir, 40, 2),
-                "is not this run's any more");
-    assert_says(wefti_checkpoint_begin(&first, own->dir, 41),
-                "is not this run's any more");
+    assert_error(wefti_checkpoint_commit(&first, own->dir, 40, 2),
+                 "is not this run's any more");
+    assert_error(wefti_checkpoint_begin(&first, own->dir, 41),
+                 "is not this run's any more");
     setenv("WEFT_LOG", "error", 1); /* the warning is expected */
     wefti_checkpoint_prune(&first, own->dir, 99);
     unsetenv("WEFT_LOG");
@@ -189,8 +189,8 @@ static void test_owner_left_behind_by_a_run_that_has_ended(void **state)
     assert_good(saving_seal(&next, 300));
     assert_good(wefti_checkpoint_commit(&next, own->dir, 300, 1));
     wefti_checkpoint_owner_close(&next);
-    assert_says(wefti_checkpoint_commit(&first, own->dir, 40, 1),
-                "another that has ended has taken it over");
+    assert_error(wefti_checkpoint_commit(&first, own->dir, 40, 1),
+                 "another that has ended has taken it over");
     wefti_checkpoint_owner_close(&first);
     assert_int_equal(newest(own->dir), 300);
     assert_good(saving_verify(own->dir, 300));
@@ -205,19 +205,20 @@ static void test_owner_renewed_takes_what_is_its_run_s_alone(void **state)
     wefti_checkpoint_owner left = first;
     assert_good(wefti_checkpoint_owner_renew(&first));
     assert_good(wefti_checkpoint_owner_check(&first));
-    assert_says(wefti_checkpoint_owner_check(&left), "not this run's any more");
+    assert_error(wefti_checkpoint_owner_check(&left),
+                 "not this run's any more");
     left = first;
     left.holds = false;
     wefti_checkpoint_owner_close(&first);
     assert_good(wefti_checkpoint_owner_renew(&left));
-    assert_says(wefti_checkpoint_owner_open(&other, own->dir),
-                "another run saves there");
+    assert_error(wefti_checkpoint_owner_open(&other, own->dir),
+                 "another run saves there");
     wefti_checkpoint_owner second = left;
     second.holds = false;
     wefti_checkpoint_owner_close(&left);
     assert_good(wefti_checkpoint_owner_open(&other, own->dir));
-    assert_says(wefti_checkpoint_owner_renew(&second),
-                "not this run's any more");
+    assert_error(wefti_checkpoint_owner_renew(&second),
+                 "not this run's any more");
     assert_good(wefti_checkpoint_owner_check(&other));
     wefti_checkpoint_owner_close(&other);
 }
@@ -244,11 +245,11 @@ static void test_owner_step_mixed_of_two_sessions_is_refused(void **state)
     assert_true(here.origin.session != there.origin.session);
     snprintf(words, sizeof(words), "session %016llx",
              (unsigned long long)here.origin.session);
-    assert_says(saving_verify(one, 10), words);
+    assert_error(saving_verify(one, 10), words);
     snprintf(words, sizeof(words), "session %016llx",
              (unsigned long long)there.origin.session);
-    assert_says(saving_verify(one, 10), words);
-    assert_says(saving_verify(one, 10), "put together from both");
+    assert_error(saving_verify(one, 10), words);
+    assert_error(saving_verify(one, 10), "put together from both");
 }
 
 /* ---- many at once ---------------------------------------------------------
@@ -303,11 +304,11 @@ static void assert_takes(const char *dir, const char *resumed, uint32_t number)
 static void test_run_folder_begun_anew_is_beside_the_others(void **state)
 {
     scratch *own = *state;
-    char dir[300], second[300], third[300], elsewhere[300];
+    char dir[300], second[300], third[300], fourth[300];
     snprintf(dir, sizeof(dir), "%.250s/ckpt", own->dir);
     snprintf(second, sizeof(second), "%.250s/ckpt/run_00002", own->dir);
     snprintf(third, sizeof(third), "%.250s/ckpt/run_00003", own->dir);
-    snprintf(elsewhere, sizeof(elsewhere), "%.250s/elsewhere", own->dir);
+    snprintf(fourth, sizeof(fourth), "%.250s/elsewhere", own->dir);
     assert_takes(dir, NULL, 1);
     assert_good(saving_step(dir, 40, 1));
     assert_takes(dir, NULL, 2);
@@ -316,9 +317,9 @@ static void test_run_folder_begun_anew_is_beside_the_others(void **state)
     assert_takes(dir, NULL, 3);
     assert_takes(dir, dir, 1);
     assert_takes(dir, second, 2);
-    assert_good(saving_step(elsewhere, 60, 1));
-    assert_takes(dir, elsewhere, 3);
-    assert_takes(elsewhere, second, 2);
+    assert_good(saving_step(fourth, 60, 1));
+    assert_takes(dir, fourth, 3);
+    assert_takes(fourth, second, 2);
     scratch_folder(own, "ckpt/run_00003"); /* killed before its first step */
     assert_takes(dir, NULL, 3);
     uint32_t last;
@@ -328,7 +329,7 @@ static void test_run_folder_begun_anew_is_beside_the_others(void **state)
     scratch_text(own, "ckpt/run_00009", "a file");
     assert_good(wefti_run_folder_newest(dir, &last));
     assert_int_equal(last, 2);
-    /* Of a damaged step nobody knows what it is worth. */
+    /* What a damaged step is worth is not known. */
     scratch_text(own, "ckpt/run_00002/step_00000020/DONE", "x");
     assert_takes(dir, NULL, 3);
     assert_int_equal(newest(dir), 40);
@@ -342,8 +343,8 @@ static void test_run_folder_of_a_run_that_goes_on_is_refused(void **state)
     char second[300];
     snprintf(second, sizeof(second), "%.250s/run_00002", own->dir);
     assert_good(wefti_run_folder_take(&owner, own->dir, NULL, &number));
-    assert_says(wefti_run_folder_take(&other, own->dir, NULL, &number),
-                "another run saves there");
+    assert_error(wefti_run_folder_take(&other, own->dir, NULL, &number),
+                 "another run saves there");
     wefti_run_folder_leave(&owner, 1);
     assert_good(saving_step(own->dir, 40, 1));
     owner = (wefti_checkpoint_owner){0};
@@ -352,10 +353,10 @@ static void test_run_folder_of_a_run_that_goes_on_is_refused(void **state)
     assert_good(saving_seal(&owner, 10));
     assert_good(wefti_checkpoint_commit(&owner, second, 10, 1));
     other = (wefti_checkpoint_owner){0};
-    assert_says(wefti_run_folder_take(&other, own->dir, NULL, &number),
-                "run_00002: another run saves there");
-    assert_says(wefti_run_folder_take(&other, own->dir, second, &number),
-                "run_00002: another run saves there");
+    assert_error(wefti_run_folder_take(&other, own->dir, NULL, &number),
+                 "run_00002: another run saves there");
+    assert_error(wefti_run_folder_take(&other, own->dir, second, &number),
+                 "run_00002: another run saves there");
     wefti_run_folder_leave(&owner, 2);
     assert_int_equal(newest(second), 10);
 }

@@ -221,17 +221,17 @@ static void test_page_plan_finds_the_costs_it_ran_with(void **state)
                                         "zb_h2", "dualpipev"};
     (void)state;
     for (size_t k = 0; k < sizeof(names) / sizeof(names[0]); k++) {
-        for (int far = 0; far < 2; far++) {
+        for (int slow = 0; slow < 2; slow++) {
             fake f = {0};
             weft_schedule *schedule;
             double makespan;
-            make_plan(&f, names[k], far * 0.25, &schedule, &makespan);
+            make_plan(&f, names[k], slow * 0.25, &schedule, &makespan);
             const wefti_page_plan *plan = &f.page.plan;
             if (fabs(plan->planned.makespan - makespan) > 1e-9) {
                 fail_msg("%s, p2p %g: planned %.17g, ran %.17g", names[k],
-                         far * 0.25, plan->planned.makespan, makespan);
+                         slow * 0.25, plan->planned.makespan, makespan);
             }
-            assert_true(fabs(plan->cost.p2p - far * 0.25) < 1e-9);
+            assert_true(fabs(plan->cost.p2p - slow * 0.25) < 1e-9);
             assert_true(plan->found.stages[0].f == 1 &&
                         plan->found.stages[0].b == 2);
             bool splits = strncmp(names[k], "zb", 2) == 0;

@@ -2,7 +2,7 @@
 /*
  * Goal     a pipeline that was killed at any moment, all of it at once, goes on
  *          from its newest snapshot, inside a step or after one, to the very
- *          bits of a run that nobody disturbed.
+ *          bits of an undisturbed run.
  * Method   jobs of two ranks in a child process, each of another schedule,
  *          killed with SIGKILL at random times (3; WEFT_TEST_LONG: 100) while
  *          they save, resumed and killed again in half of the cases, and then
@@ -71,7 +71,7 @@ static int64_t newest_step(const char *folder)
 }
 
 /* Steps done, or -1; inside_out: the newest snapshot is of the one after. */
-static int64_t look(bool *inside_out)
+static int64_t read_state(bool *inside_out)
 {
     char inside[640];
     snprintf(inside, sizeof(inside), "%.500s/inside", dir);
@@ -90,7 +90,7 @@ static int64_t kill_somewhere(const char *schedule, int64_t usual_ns,
         job what = make_job(schedule, NULL);
         child_kill_after(&own, &what,
                          (int64_t)(random_next(&seed) % (uint64_t)usual_ns));
-        done = look(inside_out);
+        done = read_state(inside_out);
     }
     assert_true(done >= 0 && done < LAST);
     return done;
@@ -102,7 +102,7 @@ static const char *const schedules[] = {
     "parallel.schedule=zb_h2",    "parallel.schedule=dualpipev",
     "parallel.schedule=gpipe",    "parallel.schedule=zb_h1"};
 
-/* All schedules have the same bits; the first job also tells the time. */
+/* All schedules have the same bits; the first job also measures the time. */
 static void test_pause_killed_anywhere_goes_on_with_the_same_bits(void **state)
 {
     (void)state;
@@ -123,7 +123,7 @@ static void test_pause_killed_anywhere_goes_on_with_the_same_bits(void **state)
                 &own, &what,
                 (int64_t)(random_next(&seed) % (uint64_t)usual_ns));
             bool later_inside;
-            int64_t later = look(&later_inside);
+            int64_t later = read_state(&later_inside);
             assert_true(later >= done);
             done = later;
             inside = later_inside;

@@ -432,7 +432,7 @@ static void test_file_that_cannot_be_trained_is_refused(void **state)
 {
     (void)state;
     static const struct {
-        const char *text, *more, *says;
+        const char *text, *more, *error;
     } cases[] = {
         {"0F0,0F1,0B0\n1F0,1F1,1B0,1B1\n", NULL,
          "list.csv: breaks rule complete: row 1, column 2, rank 0, action 1, "
@@ -459,8 +459,8 @@ static void test_file_that_cannot_be_trained_is_refused(void **state)
         scratch_text(&own, "list.csv", cases[k].text);
         job_result result = job_run(&own, &what);
         if (result.status != WEFT_ERR_INVALID ||
-            !strstr(result.error, cases[k].says)) {
-            fail_msg("expected \"%s\", got \"%s\"", cases[k].says,
+            !strstr(result.error, cases[k].error)) {
+            fail_msg("expected \"%s\", got \"%s\"", cases[k].error,
                      result.error);
         }
         job_result_fini(&result);

@@ -9,7 +9,7 @@ cannot be is refused once.
 
 Method: the example under weft-run, cut short, beside a single process of the
 same settings: losses of the metrics are compared bit by bit. A rank of a long
-run is killed when the first steps are told, and all of one that saves inside
+run is killed when the first steps are printed, and all of one that saves inside
 its steps as soon as it has done so in its third. With SPEC ("2x2,1gbit") only
 this last one, over emulated hosts: that needs root and iproute2.
 """
@@ -154,13 +154,13 @@ class PipeProcesses(unittest.TestCase):
                 self.assertEqual(line[name], wanted[line["step"]][name], name)
 
     def test_impossible_layouts_are_refused_once(self):
-        for setting, said in (
+        for setting, message in (
                 ("parallel.pipeline_model_parallel_size=3",
                  "3 does not divide 4 ranks; nearest that work: 2"),
                 ("model.layers=3", "3 is too few for 4 stages")):
             got, _ = self.train(4, "--set", setting)
             self.assertNotEqual(got.returncode, 0)
-            self.assertEqual(got.stderr.count(said), 1, got.stderr)
+            self.assertEqual(got.stderr.count(message), 1, got.stderr)
         got, _ = self.train(4, "--measure")
         self.assertEqual(got.stderr.count("--measure: is not possible"), 1,
                          got.stderr)

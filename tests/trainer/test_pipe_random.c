@@ -65,7 +65,8 @@ static weft_schedule_config draw_config(int n, uint64_t *seed)
     return config;
 }
 
-/* That a file has two directions is told by what its last rank begins with. */
+/* Whether a file has two directions follows from what its last rank begins
+ * with. */
 static bool is_readable(const weft_schedule *schedule)
 {
     const weft_action *first = schedule->lists[schedule->ranks - 1].items;
@@ -213,7 +214,7 @@ static void set_layout(sample *it, uint64_t *seed)
     SET(it, "overlap.param_gather=%s", one_in(seed, 4) ? "false" : "true");
 }
 
-static void tell(const sample *it, FILE *file)
+static void print_sample(const sample *it, FILE *file)
 {
     for (int i = 0; i < it->setting_count; i++) {
         fprintf(file, " %s", it->settings[i]);
@@ -268,7 +269,7 @@ static job_result run(const sample *it, bool single)
     }
     job_result result = job_run(&own, &what);
     if (result.status != WEFT_OK) {
-        tell(it, stderr);
+        print_sample(it, stderr);
         fail_msg("%s: %s", single ? "single rank" : "pipeline", result.error);
     }
     return result;
@@ -294,42 +295,43 @@ static double distance(const real *a, const real *b, size_t count)
 
 /*
  * The furthest of all that is compared. Not the same, over float, a second step
- * tells little: Adam makes much of a gradient near zero whose sign is another.
+ * shows little: Adam makes much of a gradient near zero whose sign is another.
  */
 static double compare(const job_result *a, const job_result *b, bool same)
 {
     bool exact = same || sizeof(real) == 8;
-    double far = fabs(a->val_loss / b->val_loss - 1);
+    double difference = fabs(a->val_loss / b->val_loss - 1);
     for (size_t i = 0; i < a->steps; i++) {
-        far = worse(far, fabs(a->loss[i] / b->loss[i] - 1));
+        difference = worse(difference, fabs(a->loss[i] / b->loss[i] - 1));
     }
     for (size_t i = 0; i < (exact ? a->steps : 1); i++) {
-        far = worse(far, fabs(a->grad_norm[i] / b->grad_norm[i] - 1));
+        difference =
+            worse(difference, fabs(a->grad_norm[i] / b->grad_norm[i] - 1));
     }
     if (exact || a->steps == 1) {
-        far = worse(far,
-                    distance(a->gradients, b->gradients, a->parameter_count));
+        difference = worse(difference, distance(a->gradients, b->gradients,
+                                                a->parameter_count));
     }
-    return same ? worse(far, distance(a->parameters, b->parameters,
-                                      a->parameter_count))
-                : far;
+    return same ? worse(difference, distance(a->parameters, b->parameters,
+                                             a->parameter_count))
+                : difference;
 }
 
 static void check(const sample *it)
 {
-    const double near = sizeof(real) == 8 ? 1e-12 : 1e-6;
+    const double tolerance = sizeof(real) == 8 ? 1e-12 : 1e-6;
     bool same = has_same_bits(it);
     job_result wanted = run(it, true);
     job_result got = run(it, false);
     assert_int_equal(wanted.steps, got.steps);
     assert_int_equal(wanted.parameter_count, got.parameter_count);
-    double far = compare(&wanted, &got, same);
-    bool good = far <= (same ? 0 : near) && got.peaks_as_planned;
+    double difference = compare(&wanted, &got, same);
+    bool good = difference <= (same ? 0 : tolerance) && got.peaks_as_planned;
     if (!good) {
-        tell(it, stderr);
+        print_sample(it, stderr);
         fail_msg("%s: %g away; peaks %s as predicted",
-                 same ? "the same bits are wanted" : "other order of sums", far,
-                 got.peaks_as_planned ? "are" : "are not");
+                 same ? "the same bits are wanted" : "other order of sums",
+                 difference, got.peaks_as_planned ? "are" : "are not");
     }
     if (it->tied) {
         assert_non_null(got.head_copy);

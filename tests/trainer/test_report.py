@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """test_report.py BIN_DIR [net]
 
-Goal: weft-train --report tells the same as --metrics does, for all ranks, in
+Goal: weft-train --report shows the same as --metrics does, for all ranks, in
 one page that needs nothing else, with a trace that a viewer can nest; what
-cannot be written is refused before anybody trains, and an older report stays
+cannot be written is refused before any rank trains, and an older report stays
 until the new one is whole.
 
 Method: tiny runs alone, on two processes, on two threads and, with net, on two
@@ -372,13 +372,13 @@ class Report(unittest.TestCase):
     def test_what_cannot_be_written_is_refused_before_training(self):
         os.mkdir(self.path("dir.html"))
         os.mkdir(self.path("b.trace.json"))
-        for path, said in [("none/r.html", "cannot be written"),
+        for path, message in [("none/r.html", "cannot be written"),
                            ("dir.html", "no regular file"),
                            ("b.html", "b.trace.json")]:
             for nranks in [1, 2]:
                 done = self.train(nranks, "--report", self.path(path),
                                   "--metrics", self.path("m.jsonl"), status=1)
-                self.assertIn(said, done.stderr)
+                self.assertIn(message, done.stderr)
                 self.assertFalse(os.path.exists(self.path("m.jsonl")))
         done = self.train(1, "--report", "-", status=1)
         self.assertIn("allowed is a file", done.stderr)

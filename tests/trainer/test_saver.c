@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Goal     a checkpoint is written while the next steps compute, one at a time;
- *          who comes with the next one waits, and the wait is told; whatever
- *          ends the run, what is being written is completed first; what cannot
- *          be written ends the run with the reason, and the checkpoint before
- *          it is one to go on from. An elastic run goes on also where only the
- *          writers know yet that somebody is gone. checkpoint.async: false
- *          writes before the next step begins. Both have the bits of a run that
- *          saves nothing.
+ *          the next one waits, and the wait is reported; whatever ends the run,
+ *          what is being written is completed first; what cannot be written
+ *          ends the run with the reason, and the checkpoint before it is one to
+ *          go on from. An elastic run goes on also where only the writers have
+ *          detected that a rank is gone. checkpoint.async: false writes before
+ *          the next step begins. Both have the bits of a run that saves
+ *          nothing.
  * Method   jobs of two ranks that are threads. The linker sends calls of the
  *          code under test here, which hold the writer until the training has
  *          come to a given point (20 s at most), or fail in its place.
@@ -309,7 +309,7 @@ static void test_saver_writes_while_the_next_step_runs(void **state)
 }
 
 /* Each rank asks for the writer before it saves, here for the second time. */
-static void test_saver_next_save_waits_and_the_wait_is_told(void **state)
+static void test_saver_next_save_waits_and_the_wait_is_reported(void **state)
 {
     (void)state;
     held = (hold){.step = 1,
@@ -445,7 +445,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup(name, begin_test)
     const struct CMUnitTest tests[] = {
         TEST(test_saver_writes_while_the_next_step_runs),
-        TEST(test_saver_next_save_waits_and_the_wait_is_told),
+        TEST(test_saver_next_save_waits_and_the_wait_is_reported),
         TEST(test_saver_without_async_writes_before_the_next_step),
         TEST(test_saver_full_disk_ends_the_run_by_name),
         TEST(test_saver_full_disk_of_another_rank_is_that_rank_s),

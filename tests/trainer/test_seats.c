@@ -2,8 +2,8 @@
 /*
  * Goal     ranks that talk most come to sit on one host, whatever the launcher
  *          did; where nothing can be won, and on one host, nothing changes.
- * Method   ranks as threads that WEFT_DOMAIN parts into hosts; who is who
- *          afterwards is told by an all-gather; the printed text is read.
+ * Method   ranks as threads that WEFT_DOMAIN parts into hosts; the new order is
+ *          collected by an all-gather; the printed text is read.
  */
 #include "tests/comm/world.h"
 #include "trainer/seats.h"
@@ -33,10 +33,10 @@ static int take(weft_comm *comm, void *context)
     int rank = weft_comm_get_rank(comm);
     int32_t self = rank, order[RANKS];
     weft_comm *seated = NULL;
-    FILE *tell = rank == 0 ? fmemopen(t->text, TEXT_BYTES, "w") : NULL;
-    weft_status status = wefti_seats_take(comm, &t->job, tell, &seated);
-    if (tell) {
-        (void)fclose(tell);
+    FILE *out = rank == 0 ? fmemopen(t->text, TEXT_BYTES, "w") : NULL;
+    weft_status status = wefti_seats_take(comm, &t->job, out, &seated);
+    if (out) {
+        (void)fclose(out);
     }
     memset(order, 0xff, sizeof(order));
     if (status == WEFT_OK) {

@@ -6,7 +6,7 @@
  *          two stages may share their slots.
  * Method   random models, tied and not, of more tokens than a chunk has, built
  *          over float and over double. Stages hand their rows over through
- *          ports that are poisoned but for what has been told; slots are
+ *          ports that are poisoned but for what was reported; slots are
  *          poisoned before each use, and outputs too.
  */
 #include "trainer/model/model.h"
@@ -24,7 +24,7 @@
 #include <cmocka.h>
 
 enum { SEQUENCES = 3, SEQ = 59, LAYERS = 4, TOKENS = SEQUENCES * SEQ };
-enum { MICRO = 3, STAGES_MOST = LAYERS, TELLS_MOST = 8 };
+enum { MICRO = 3, STAGES_MOST = LAYERS, CALLS_MOST = 8 };
 
 static const wefti_model_shape small = {.layers = LAYERS,
                                         .hidden = 24,
@@ -203,7 +203,7 @@ static void run_backward(fixture *fix, size_t s, size_t micro, act *does)
     assert_int_equal(does(fix->stages[s], &pass), WEFT_OK);
 }
 
-/* By tensor: padding is nobody's. */
+/* By tensor: padding belongs to none. */
 static void check_same(const fixture *fix)
 {
     for (size_t micro = 0; micro < MICRO; micro++) {
@@ -316,23 +316,23 @@ static void test_pair_has_the_bits_of_one_after_the_other(void **state)
     }
 }
 
-/* Rows on the way: what was there when asked for, and when it was told. */
+/* Rows on the way: what was there when asked for, and when it was reported. */
 typedef struct row_log {
     real *rows;
     const real *source; /* NULL: of an output */
-    size_t told[TELLS_MOST];
+    size_t rows_ends[CALLS_MOST];
     size_t count, limit;
 } row_log;
 
 static weft_status note_rows(void *context, size_t rows_end)
 {
     row_log *log = context;
-    assert_true(log->count < TELLS_MOST);
-    size_t before = log->count ? log->told[log->count - 1] : 0;
+    assert_true(log->count < CALLS_MOST);
+    size_t before = log->count ? log->rows_ends[log->count - 1] : 0;
     if (log->count == log->limit) {
         return WEFT_ERR_PEER;
     }
-    log->told[log->count++] = rows_end;
+    log->rows_ends[log->count++] = rows_end;
     assert_true(rows_end > before);
     for (size_t i = before * small.hidden; i < rows_end * small.hidden; i++) {
         if (log->source) {
@@ -347,11 +347,11 @@ static weft_status note_rows(void *context, size_t rows_end)
     return WEFT_OK;
 }
 
-static void check_told(const row_log *log)
+static void check_calls(const row_log *log)
 {
     assert_int_equal(log->count, (TOKENS + WEFTI_LAYER_CHUNK_ROWS - 1) /
                                      WEFTI_LAYER_CHUNK_ROWS);
-    assert_int_equal(log->told[log->count - 1], TOKENS);
+    assert_int_equal(log->rows_ends[log->count - 1], TOKENS);
 }
 
 /* Each of a middle stage's passes, fed row by row. */
@@ -363,18 +363,18 @@ static void feed(fixture *fix, bool down, act *does, size_t limit)
     memcpy(kept, pass.output.rows, TOKENS * small.hidden * sizeof(real));
     poison(pass.output.rows, TOKENS * small.hidden);
     row_log in = {.rows = fed, .source = pass.input.rows, .limit = limit};
-    row_log out = {.rows = pass.output.rows, .limit = TELLS_MOST};
+    row_log out = {.rows = pass.output.rows, .limit = CALLS_MOST};
     pass.input = (wefti_port){fed, {&in, note_rows}};
-    pass.output.told = (wefti_row_hook){&out, note_rows};
+    pass.output.hook = (wefti_row_hook){&out, note_rows};
     weft_status status = does(fix->stages[1], &pass);
-    if (limit < TELLS_MOST) {
+    if (limit < CALLS_MOST) {
         assert_int_equal(status, WEFT_ERR_PEER);
         assert_int_equal(in.count, limit);
         assert_int_equal(out.count, 0);
     } else {
         assert_int_equal(status, WEFT_OK);
-        check_told(&in);
-        check_told(&out);
+        check_calls(&in);
+        check_calls(&out);
         assert_memory_equal(kept, pass.output.rows,
                             TOKENS * small.hidden * sizeof(real));
     }
@@ -390,12 +390,12 @@ static void test_ports_rows_come_and_go_in_chunks(void **state)
     for (size_t s = 0; s < fix.stage_count; s++) {
         run_forward(&fix, s, 0);
     }
-    feed(&fix, false, wefti_stage_forward, TELLS_MOST);
+    feed(&fix, false, wefti_stage_forward, CALLS_MOST);
     for (size_t s = fix.stage_count; s > 1; s--) {
         run_backward(&fix, s - 1, 0, wefti_stage_backward);
     }
-    feed(&fix, false, wefti_stage_forward, TELLS_MOST);
-    feed(&fix, true, wefti_stage_backward_inputs, TELLS_MOST);
+    feed(&fix, false, wefti_stage_forward, CALLS_MOST);
+    feed(&fix, true, wefti_stage_backward_inputs, CALLS_MOST);
     feed(&fix, false, wefti_stage_forward, 1);
     tear_down(&fix);
 }

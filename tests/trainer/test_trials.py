@@ -300,7 +300,7 @@ class Trials(unittest.TestCase):
         self.assertIn("page.html: cannot be written", got.stderr)
         self.assertNotIn("tried", got.stderr)
 
-    def test_all_tells_which_do_not_suit(self):
+    def test_all_lists_which_do_not_suit(self):
         said, _, _, data = self.train(
             2, "parallel.pipeline_model_parallel_size=2",
             "parallel.compare=all", "model.layers=2")

@@ -17,9 +17,9 @@
  *
  * A rank 0 may stand still anywhere here while the others go on without it. So
  * whose DIR is, is read before the rename and again before the first removal,
- * after the list of what is to be removed: all that is on it is older than who
- * has taken over since. The rename alone may come late: it can only add a
- * complete step of this run, or give it the place of another of its number.
+ * after the list of what is to be removed: all that is on it is older than a
+ * run that has taken over since. The rename alone may come late: it can only
+ * add a complete step of this run, or replace another of its number by it.
  */
 #include "trainer/checkpoint/checkpoint.h"
 
@@ -220,11 +220,10 @@ weft_status wefti_checkpoint_seal(const wefti_checkpoint_owner *owner,
     return status;
 }
 
-/* Whether anything stands where a step is to be; what may not give way is an
+/* Whether anything stands where a step is to be; what may not be replaced is an
  * error. */
-static weft_status look_at_place(const wefti_checkpoint_owner *owner,
-                                 int dir_fd, const char *dir, uint64_t step,
-                                 bool *taken_out)
+static weft_status check_place(const wefti_checkpoint_owner *owner, int dir_fd,
+                               const char *dir, uint64_t step, bool *taken_out)
 {
     wefti_checkpoint_folder *folders = NULL;
     size_t count = 0;
@@ -298,14 +297,14 @@ static weft_status place(const wefti_checkpoint_owner *owner, int dir_fd,
     wefti_checkpoint_folder_name(step, WEFTI_CHECKPOINT_NEW,
                                  owner->origin.session, from);
     wefti_checkpoint_folder_name(step, WEFTI_CHECKPOINT_SAVED, 0, to);
-    weft_status status = look_at_place(owner, dir_fd, dir, step, &taken);
+    weft_status status = check_place(owner, dir_fd, dir, step, &taken);
     if (status == WEFT_OK) {
         status = wefti_checkpoint_owner_check(owner);
     }
     if (status == WEFT_OK &&
         (taken ? exchange(dir_fd, from, to, step)
                : renameat(dir_fd, from, dir_fd, to)) != 0) {
-        int error = errno; /* of who took DIR over, and cleared up? */
+        int error = errno; /* has another run taken DIR over, and cleared up? */
         status = wefti_checkpoint_owner_check(owner);
         errno = error;
         status =

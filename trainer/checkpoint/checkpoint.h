@@ -15,7 +15,7 @@
  *   each rank   writer_open, writer_add ..., writer_close    file is durable
  *   barrier
  *   rank 0      wefti_checkpoint_seal     DONE
- *               is everybody still there?
+ *               are all ranks still there?
  *               wefti_checkpoint_commit   rename, then remove what is over
  *
  * Invariants: whatever instant the processes die at, a step that was complete
@@ -45,15 +45,15 @@
 #define WEFTI_CHECKPOINT_PATH_BYTES 4096
 
 /*
- * Who wrote a file. run is drawn when a training run begins, and kept when it
- * is resumed; session is drawn when a job begins or resumes, and whenever it
+ * The writer of a file. run is drawn when a training run begins, and kept when
+ * it is resumed; session is drawn when a job begins or resumes, and whenever it
  * has lost ranks. All files of a step are of one session.
  */
 typedef struct wefti_checkpoint_origin {
     uint64_t run, session;
 } wefti_checkpoint_origin;
 
-/* Who may write in a folder: trainer/checkpoint/checkpoint_owner.h. */
+/* The run that may write in a folder: trainer/checkpoint/checkpoint_owner.h. */
 typedef struct wefti_checkpoint_owner wefti_checkpoint_owner;
 
 /* Whose state a file is; what must agree to go on from it. */
@@ -118,7 +118,7 @@ wefti_checkpoint_writer_add(wefti_checkpoint_writer *writer, const char *name,
 WEFT_NODISCARD weft_status
 wefti_checkpoint_writer_close(wefti_checkpoint_writer *writer);
 
-/* Gives the file up (it stays behind in the temporary folder). NULL legal. */
+/* Abandons the file (it stays behind in the temporary folder). NULL legal. */
 void wefti_checkpoint_writer_abort(wefti_checkpoint_writer *writer);
 
 /*
@@ -155,7 +155,7 @@ wefti_checkpoint_commit(const wefti_checkpoint_owner *owner, const char *dir,
  * wefti_checkpoint_prune - removes from DIR, if it is there, this run's
  * complete steps before step, and leftovers. Failing to is logged as a warning.
  *
- * Threads     rank 0, while nobody saves there.
+ * Threads     rank 0, while no rank saves there.
  */
 void wefti_checkpoint_prune(const wefti_checkpoint_owner *owner,
                             const char *dir, uint64_t step);

@@ -149,9 +149,9 @@ weft_status wefti_checkpoint_read_done(const char *dir, uint64_t step,
     return status;
 }
 
-/* What of a folder its name does not say. */
-static void look_into(int dir_fd, const char *dir, const char *name,
-                      wefti_checkpoint_folder *folder)
+/* The facts of a folder that its name does not state. */
+static void inspect_folder(int dir_fd, const char *dir, const char *name,
+                           wefti_checkpoint_folder *folder)
 {
     struct stat what;
     folder->plain = fstatat(dir_fd, name, &what, AT_SYMLINK_NOFOLLOW) == 0 &&
@@ -224,7 +224,7 @@ weft_status wefti_checkpoint_folder_scan(int dir_fd, const char *dir,
         if (!parse(entry->d_name, &one)) {
             continue;
         }
-        look_into(dir_fd, dir, entry->d_name, &one);
+        inspect_folder(dir_fd, dir, entry->d_name, &one);
         if (!append(folders_out, count_out, &one)) {
             errno = ENOMEM;
             break;

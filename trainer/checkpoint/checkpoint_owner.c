@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * trainer/checkpoint/checkpoint_owner.c - the file that says whose a folder is.
+ * trainer/checkpoint/checkpoint_owner.c - the file that names the run that owns
+ * a folder.
  *
  * Source: flock(2), also of NFS.
  */
@@ -92,7 +93,7 @@ static weft_status write_text(const wefti_checkpoint_owner *owner, int fd)
                : WEFT_OK;
 }
 
-/* Locks the open file; a file system without locks is told. */
+/* Locks the open file; a file system without locks is an error that says so. */
 static weft_status lock(const char *dir, int fd)
 {
     char text[TEXT_BYTES];
@@ -213,7 +214,7 @@ weft_status wefti_checkpoint_owner_check(const wefti_checkpoint_owner *owner)
     return status;
 }
 
-/* A file of the new session, locked before anybody can see it. */
+/* A file of the new session, locked before any other process can see it. */
 static weft_status replace(wefti_checkpoint_owner *owner, int dir_fd)
 {
     int fd = open_in(dir_fd, NEXT_NAME, O_RDWR | O_CREAT);

@@ -8,8 +8,8 @@
  *
  * A lock alone would not do: a rank 0 that stands still, and is left behind by
  * the other ranks of an elastic run, holds its own. So those that go on replace
- * the file by one of a new session, at one stroke, and whoever is to make or
- * remove a step reads it right before: a rank that finds another session there
+ * the file by one of a new session, at one stroke, and a rank reads it right
+ * before it makes or removes a step: a rank that finds another session there
  * has been left behind, and changes nothing any more.
  *
  * A kernel drops the locks of a process that ends, however it ends, so that
@@ -59,7 +59,7 @@ wefti_checkpoint_owner_renew(wefti_checkpoint_owner *owner);
 WEFT_NODISCARD weft_status
 wefti_checkpoint_owner_check(const wefti_checkpoint_owner *owner);
 
-/* Gives DIR back, if this rank holds it. */
+/* Releases DIR, if this rank holds it. */
 void wefti_checkpoint_owner_close(wefti_checkpoint_owner *owner);
 
 #endif

@@ -154,7 +154,7 @@ static weft_status stop(wefti_pause *pause, size_t cut)
     wefti_replica *replica = pause->replica;
     weft_pipeline *pipeline = replica->pipe.pipeline;
     weft_status status = weft_pipeline_settle(pipeline);
-    if (status == WEFT_OK) { /* parameters that nobody has used yet */
+    if (status == WEFT_OK) { /* parameters not used yet */
         status = wefti_replica_settle(replica);
     }
     if (status == WEFT_OK) {

@@ -60,8 +60,8 @@ typedef struct wefti_pause {
 } wefti_pause;
 
 /*
- * wefti_pause_create - gives replica, which has a pipeline and a saver, its
- * place to pause; the replica's fini ends it.
+ * wefti_pause_create - adds a place to pause to replica, which has a pipeline
+ * and a saver; the replica's fini ends it.
  *
  * point    copied; its dir does not count
  * count    snapshots in a step, for which the saver has to write; 0: none, but
@@ -114,7 +114,7 @@ wefti_pause_find_place(wefti_checkpoint_reader *reader, int64_t *place_out);
  * list      the pieces that there are at mark and live; room_pieces is the most
  * take      the state into the copy; apply: the copy, without the pieces of any
  *           savepoint, into the state
- * start     gives the copy to the writer, which is settled
+ * start     hands the copy to the writer, which is settled
  */
 void wefti_pause_list(wefti_pause *pause);
 size_t wefti_pause_count_pieces(const wefti_pause *pause);

@@ -83,7 +83,7 @@ static bool is_finite(const wefti_savepoint_save *save,
 }
 
 /*
- * As with any savepoint: nobody could go on from such a state, nor from inside
+ * As with any savepoint: no run could go on from such a state, nor from inside
  * a step whose losses already show where it leads.
  */
 static weft_status check_finite(const wefti_savepoint_save *save)

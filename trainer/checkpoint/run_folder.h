@@ -44,7 +44,7 @@ WEFT_NODISCARD weft_status wefti_run_folder_take(wefti_checkpoint_owner *owner,
                                                  const char *resumed,
                                                  uint32_t *number_out);
 
-/* Gives it back; a folder made for it goes with it, if it is empty. */
+/* Releases it; a folder made for it is removed, if it is empty. */
 void wefti_run_folder_leave(wefti_checkpoint_owner *owner, uint32_t number);
 
 #endif

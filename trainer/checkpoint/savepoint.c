@@ -56,7 +56,7 @@ weft_status wefti_savepoint_inside(const char *dir, char *path)
 }
 
 /*
- * A rank that has failed keeps its own error, whatever becomes of the others
+ * A rank that has failed keeps its own error, whatever happens to the others
  * meanwhile.
  */
 weft_status wefti_savepoint_agree(weft_comm *comm, int *failed_out,
@@ -230,7 +230,7 @@ static weft_status commit(const wefti_savepoint_save *save, const char *dir,
     return status;
 }
 
-/* From here on ranks that have nothing to say only agree. */
+/* From here on ranks that have nothing to write only agree. */
 static weft_status save_in(const wefti_savepoint_save *save, const char *dir,
                            const char *inside, const char *what)
 {
@@ -326,7 +326,7 @@ static weft_status add_arrays(const wefti_savepoint_save *save,
     return status;
 }
 
-/* A state that nobody could go on from takes no good one's place. */
+/* A state that no run could go on from does not replace a good one. */
 static weft_status check_finite(const wefti_savepoint_save *save)
 {
     array one;

@@ -55,7 +55,7 @@ WEFT_NODISCARD weft_status wefti_savepoint_locate(weft_comm *comm,
 /*
  * wefti_savepoint_claim - all ranks, before the first write: takes a folder in
  * dir for this run, made where missing, and finds out whether it takes every
- * rank's file, so that nobody trains for hours to learn that it does not.
+ * rank's file, so that a run fails at its start, not after hours of training.
  * point->dir is that folder from then on.
  *
  * resumed     the folder that the replica's state comes from; NULL: it is new
@@ -82,7 +82,7 @@ void wefti_savepoint_release(wefti_savepoint *point);
  * wefti_savepoint_write - all ranks after the same step. Where the replica has
  * a saver that writes, the state has been copied when it returns OK, and is
  * complete and durable once that has settled (trainer/checkpoint/saver.h);
- * elsewhere when it returns.
+ * without one when it returns.
  *
  * point       borrowed until then
  *
@@ -147,7 +147,7 @@ wefti_savepoint_header(const wefti_savepoint *point,
 /*
  * For pause*.c and saver.c: the folder of snapshots inside steps (path:
  * WEFTI_CHECKPOINT_PATH_BYTES); what every rank's verdict comes to, which is
- * also a barrier (failed_out: as in wefti_replica, set where somebody failed);
+ * also a barrier (failed_out: as in wefti_replica, set where a rank failed);
  * the error of a state that is not finite; the bytes of a copy of the state
  * after a step.
  */
@@ -167,7 +167,7 @@ size_t wefti_savepoint_count_bytes(const wefti_replica *replica);
  * copy                  of the state; NULL: as the replica has it now
  * check                 whether it may be saved
  * add                   this rank's sections behind those of any savepoint
- * failed                as in wefti_replica, set where somebody failed
+ * failed                as in wefti_replica, set where a rank failed
  */
 typedef struct wefti_savepoint_save wefti_savepoint_save;
 struct wefti_savepoint_save {

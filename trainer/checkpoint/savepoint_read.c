@@ -31,7 +31,7 @@ typedef struct found {
     wefti_checkpoint_origin origin;
 } found;
 
-/* After an error the step, and where it is, are still told. */
+/* After an error the step, and where it is, are still reported. */
 static weft_status find_newest(const char *dir, found *found_out)
 {
     char inside[WEFTI_CHECKPOINT_PATH_BYTES];
@@ -150,7 +150,7 @@ static weft_status check_file(wefti_checkpoint_reader *reader,
     if (status != WEFT_OK || !inside) {
         return status;
     }
-    WEFTI_ASSERT(replica->pause); /* who is cut can pause */
+    WEFTI_ASSERT(replica->pause); /* a replica with a cut has one */
     return wefti_pause_check(replica->pause, reader);
 }
 
@@ -182,7 +182,7 @@ static weft_status get_all(wefti_checkpoint_reader *reader,
     return status == WEFT_OK ? get_sections(reader, replica) : status;
 }
 
-/* Everybody opens and checks before anybody changes anything. */
+/* All ranks open and check before any changes anything. */
 static weft_status read_own(const wefti_savepoint *point,
                             wefti_replica *replica, const found *newest)
 {

@@ -145,8 +145,8 @@ void wefti_saver_destroy(wefti_saver *saver)
         pthread_mutex_unlock(&saver->lock);
         pthread_join(saver->thread, NULL);
     }
-    /* Of a communicator's fault the training's tells. */
-    if (saver->status != WEFT_OK && !saver->told &&
+    /* A communicator's fault is reported by the training's own. */
+    if (saver->status != WEFT_OK && !saver->reported &&
         !wefti_replica_is_fault(saver->status)) {
         wefti_log(WEFTI_LOG_WARN, weft_comm_get_rank(saver->comm),
                   "a checkpoint was not written: %s", saver->error);
@@ -192,7 +192,7 @@ weft_status wefti_saver_settle(wefti_saver *saver)
     await_end(saver);
     weft_status status = saver->status;
     if (status != WEFT_OK) {
-        saver->told = true;
+        saver->reported = true;
         saver->replica->failed = saver->failed;
         wefti_error_keep("%s", saver->error);
     }

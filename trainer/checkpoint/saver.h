@@ -7,9 +7,9 @@
  *   writer           write, make durable, commit        write ...
  *
  * There is one copy and one writer, for savepoints after steps and inside them
- * (trainer/checkpoint/pause.h) alike: who comes with the next one waits until
- * the last is on disk. The writers of all ranks agree on a communicator of
- * their own, as ranks do that save here and now.
+ * (trainer/checkpoint/pause.h) alike: the next savepoint waits until the last
+ * is on disk. The writers of all ranks agree on a communicator of their own, as
+ * ranks do that save here and now.
  *
  * Invariant: the copy belongs to the writer from start until it has settled,
  * else to the training.
@@ -33,14 +33,14 @@ typedef struct wefti_saver {
     /* All below under the lock; save stays as it is while busy. */
     wefti_savepoint_save save;
     bool busy, ending;
-    bool told; /* the error has been handed out */
+    bool reported; /* the error has been handed out */
     weft_status status;
     int failed; /* as in wefti_replica */
     char error[512];
 } wefti_saver;
 
 /*
- * wefti_saver_create - gives replica its saver; the replica's fini ends it.
+ * wefti_saver_create - adds a saver to replica; the replica's fini ends it.
  *
  * writes   with a writer, and room for the copy of a savepoint after a step:
  *          collective. Else only the place where a snapshot can be read into.
@@ -72,15 +72,15 @@ void wefti_saver_start(wefti_saver *saver, const wefti_savepoint_save *save);
  */
 WEFT_NODISCARD weft_status wefti_saver_settle(wefti_saver *saver);
 
-/* The same for who ends with an error of its own. */
+/* The same for a rank that ends with an error of its own. */
 void wefti_saver_await(wefti_saver *saver);
 
 /* After a failure: a writer that waits for others goes on. NULL is legal. */
 void wefti_saver_abort(wefti_saver *saver);
 
 /*
- * wefti_saver_destroy - waits for the writer; an error that nobody has been
- * handed is logged as a warning. NULL is legal.
+ * wefti_saver_destroy - waits for the writer; an error that no call has
+ * returned is logged as a warning. NULL is legal.
  */
 void wefti_saver_destroy(wefti_saver *saver);
 

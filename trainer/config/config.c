@@ -47,7 +47,7 @@ static weft_status set_defaults(wefti_config *config)
     return WEFT_OK;
 }
 
-/* Keys without a default that nobody gave. */
+/* Keys without a default that are not set. */
 static weft_status check_given(wefti_config *config)
 {
     for (size_t i = 0; i < wefti_config_key_count; i++) {

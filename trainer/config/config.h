@@ -161,7 +161,7 @@ WEFT_NODISCARD weft_status wefti_config_init(wefti_config *config,
 
 /*
  * wefti_config_init_text - the same from memory: what path holds is text. Path
- * is only named and gives the folder. For tests and fuzzing.
+ * is only named and states the folder. For tests and fuzzing.
  */
 WEFT_NODISCARD weft_status wefti_config_init_text(
     wefti_config *config, const char *path, const char *text, size_t text_bytes,

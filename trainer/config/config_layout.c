@@ -129,7 +129,7 @@ static weft_status check_heads(const wefti_config *config)
     return WEFT_OK;
 }
 
-/* Who shares the batch: "rank", or of a pipeline all of its ranks at once. */
+/* What shares the batch: "rank", or of a pipeline all of its ranks at once. */
 static const char *sharer(const wefti_config *config)
 {
     return config->parallel.pipeline_model_parallel_size > 1 ? "pipeline"

@@ -138,9 +138,10 @@ static weft_status check_layers(const wefti_config *config, int stages)
                         stages, ranks, stages / ranks, stages);
 }
 
-/* The error at hand, at its place: what a list, or a schedule, lacks. */
-static weft_status tell_schedule(const wefti_config *config, int64_t each,
-                                 weft_status status)
+/* Adds the key's place to the current error: what a list, or a schedule,
+ * lacks. */
+static weft_status place_error(const wefti_config *config, int64_t each,
+                               weft_status status)
 {
     char why[384];
     char where[352];
@@ -203,7 +204,7 @@ static weft_status check_schedule(const wefti_config *config, int nranks)
     weft_schedule *schedule = NULL;
     weft_status status = wefti_pipe_schedule_make(config, each, &schedule);
     if (status != WEFT_OK) {
-        return tell_schedule(config, each, status);
+        return place_error(config, each, status);
     }
     weft_schedule_info info = {.size_bytes = sizeof(info)};
     status = weft_schedule_get_info(schedule, &info);
@@ -289,7 +290,7 @@ static weft_status check_one(const wefti_config *config, int nranks)
 /*
  * What else auto tries may not suit: 1f1b must. V and N are what interleaved
  * schedules have; fixed, they must be possible for them, or they would be keys
- * that nobody reads.
+ * without effect.
  */
 static weft_status check_auto(const wefti_config *config, int nranks)
 {

@@ -145,7 +145,7 @@ static bool scalar_has_nul(const reader *in)
     return strlen(scalar_text(in)) != in->event.data.scalar.length;
 }
 
-/* YAML's ways to say nothing at all. */
+/* YAML's spellings of an empty value. */
 static bool scalar_is_null(const reader *in)
 {
     static const char *const nulls[] = {"", "~", "null", "Null", "NULL"};

@@ -46,7 +46,7 @@ typedef struct walk {
 
 enum { LINE_BYTES = 2048 };
 
-/* Names in it may hold any byte: what is told can go to a terminal. */
+/* Names in it may hold any byte: what is reported can go to a terminal. */
 __attribute__((format(printf, 2, 0))) static void
 put_line(char line_out[LINE_BYTES], const char *format, va_list args)
 {
@@ -55,8 +55,8 @@ put_line(char line_out[LINE_BYTES], const char *format, va_list args)
     wefti_printable(raw, strlen(raw), line_out, LINE_BYTES);
 }
 
-__attribute__((format(printf, 2, 3))) static void tell(const walk *walker,
-                                                       const char *format, ...)
+__attribute__((format(printf, 2, 3))) static void
+report(const walk *walker, const char *format, ...)
 {
     char line[LINE_BYTES];
     if (walker->note == NULL) {
@@ -69,7 +69,7 @@ __attribute__((format(printf, 2, 3))) static void tell(const walk *walker,
     walker->note(walker->note_context, line);
 }
 
-/* One file is left out, and told of with its like at the end. */
+/* One file is left out, and reported with its like at the end. */
 __attribute__((format(printf, 4, 5))) static weft_status
 skip(walk *walker, wefti_skipped_reason reason, const char *path,
      const char *format, ...)
@@ -239,9 +239,9 @@ static weft_status take_entry(walk *walker, int folder_fd, const char *folder,
     }
     *links += S_ISLNK(what.st_mode) ? 1 : 0;
     if (!S_ISREG(what.st_mode) && !S_ISDIR(what.st_mode)) {
-        if (!S_ISLNK(what.st_mode)) { /* links are told together */
-            tell(walker, "skipped %s/%s: neither a file nor a folder", folder,
-                 name);
+        if (!S_ISLNK(what.st_mode)) { /* links are reported together */
+            report(walker, "skipped %s/%s: neither a file nor a folder", folder,
+                   name);
         }
         return WEFT_OK;
     }
@@ -338,8 +338,8 @@ static weft_status take_folder(walk *walker, int fd, const char *path,
     free(names);
     closedir(folder);
     if (links > 0) {
-        tell(walker, "skipped %zu links in %s: links are not followed", links,
-             path);
+        report(walker, "skipped %zu links in %s: links are not followed", links,
+               path);
     }
     return status;
 }
@@ -381,7 +381,7 @@ weft_status wefti_corpus_read(wefti_corpus *corpus, const char *const *paths,
     for (size_t i = 0; status == WEFT_OK && i < path_count; i++) {
         status = take_path(&walker, paths[i]);
     }
-    wefti_skipped_tell(&walker.skipped, note, note_context);
+    wefti_skipped_report(&walker.skipped, note, note_context);
     wefti_skipped_fini(&walker.skipped);
     for (size_t i = 0; i < walker.origin_room; i++) {
         free(walker.origins[i].path);

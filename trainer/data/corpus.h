@@ -5,7 +5,7 @@
  *
  * Left out: what is empty, what is not UTF-8 (a NUL byte counts as not text, so
  * that the separator occurs nowhere else), and a file whose bytes are those of
- * one already taken; after the last file one note tells how many of each ending
+ * one already taken; after the last file one note counts those of each ending
  * (trainer/data/skipped.h). Links inside folders are not followed: one note a
  * folder says how many.
  */
@@ -22,8 +22,8 @@
 #define WEFTI_CORPUS_FOLDER_DEPTH_MOST 64
 
 /*
- * Told what was left out and why: one line without its end, printable whatever
- * the names of files are (base/printable.h).
+ * Called with what was left out and why: one line without its end, printable
+ * whatever the names of files are (base/printable.h).
  */
 typedef void wefti_corpus_note(void *context, const char *line);
 
@@ -40,7 +40,7 @@ typedef struct wefti_corpus {
  * in byte order of names. A path given may be a link; one that is neither file
  * nor folder is refused, inside folders it is passed over.
  *
- * note        NULL: nobody is told.
+ * note        NULL: no notes.
  *
  * Returns     OK (the text may be empty) | ERR_SYSTEM | ERR_INVALID |
  *             ERR_NO_MEMORY. After an error corpus is empty.

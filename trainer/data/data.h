@@ -27,7 +27,7 @@ typedef struct wefti_data_config {
     double validation_fraction; /* 0 <= f < 1; 0: no validation windows */
     uint64_t seed;              /* of the order of sequences */
     size_t seq_length;
-    wefti_corpus_note *note; /* NULL: nobody is told */
+    wefti_corpus_note *note; /* NULL: no notes */
     void *note_context;
 } wefti_data_config;
 

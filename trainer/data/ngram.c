@@ -70,7 +70,7 @@ static weft_status grow(table *grams)
     return WEFT_OK;
 }
 
-/* Counts key once more; new_out tells whether it is the first time. */
+/* Counts key once more; new_out is set if it is the first time. */
 static weft_status count(table *grams, uint64_t key, bool *new_out)
 {
     if (grams->used >= grams->room / 3 * 2) {

@@ -9,8 +9,8 @@
  *   p(b | h) = (count(h b) + kinds(h) * p(b | h')) / (count(h) + kinds(h))
  *
  * where h' is h without its oldest byte, kinds(h) how many different bytes
- * followed h, and p(b | nothing's shorter) = 1/256. A context never seen gives
- * p(b | h').
+ * followed h, and p(b | nothing's shorter) = 1/256. For a context never seen it
+ * is p(b | h').
  *
  * Source      Witten and Bell, "The zero-frequency problem", IEEE Trans. Inf.
  *             Theory 37(4), 1991, method C; interpolated as in Chen and

@@ -65,8 +65,8 @@ weft_status wefti_skipped_add(wefti_skipped *skipped,
                : wefti_error(WEFT_ERR_NO_MEMORY, "%s: out of memory", path);
 }
 
-void wefti_skipped_tell(const wefti_skipped *skipped, wefti_corpus_note *note,
-                        void *note_context)
+void wefti_skipped_report(const wefti_skipped *skipped, wefti_corpus_note *note,
+                          void *note_context)
 {
     for (size_t i = 0; note && i < skipped->kind_count; i++) {
         const wefti_skipped_kind *kind = &skipped->kinds[i];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * trainer/data/skipped.h - files that a corpus leaves out, told in one line for
- * each kind of name and reason: "43 .dat files skipped: not text".
+ * trainer/data/skipped.h - files that a corpus leaves out, reported in one line
+ * for each kind of name and reason: "43 .dat files skipped: not text".
  */
 #ifndef TRAINER_DATA_SKIPPED_H
 #define TRAINER_DATA_SKIPPED_H
@@ -36,7 +36,7 @@ typedef struct wefti_skipped {
 /*
  * wefti_skipped_add - one more file.
  *
- * line   what is told where it stays the only one of its kind; copied
+ * line   what is reported where it stays the only one of its kind; copied
  *
  * Returns     OK | ERR_NO_MEMORY.
  */
@@ -45,9 +45,10 @@ WEFT_NODISCARD weft_status wefti_skipped_add(wefti_skipped *skipped,
                                              const char *path,
                                              const char *line);
 
-/* Tells a line of each kind, in the order in which they came; note: or NULL. */
-void wefti_skipped_tell(const wefti_skipped *skipped, wefti_corpus_note *note,
-                        void *note_context);
+/* Reports a line of each kind, in the order in which they came; note: or
+ * NULL. */
+void wefti_skipped_report(const wefti_skipped *skipped, wefti_corpus_note *note,
+                          void *note_context);
 
 void wefti_skipped_fini(wefti_skipped *skipped);
 

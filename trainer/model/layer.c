@@ -71,7 +71,7 @@ size_t wefti_pass_chunk(const wefti_model_pass *pass, size_t first)
     return left < WEFTI_LAYER_CHUNK_ROWS ? left : WEFTI_LAYER_CHUNK_ROWS;
 }
 
-weft_status wefti_row_hook_tell(const wefti_row_hook *rows, size_t rows_end)
+weft_status wefti_row_hook_call(const wefti_row_hook *rows, size_t rows_end)
 {
     return rows && rows->call ? rows->call(rows->context, rows_end) : WEFT_OK;
 }
@@ -108,7 +108,7 @@ static weft_status enter(const wefti_model_pass *pass, size_t layer,
     for (size_t row = 0; row < tokens && status == WEFT_OK;
          row += linear.rows) {
         linear.rows = wefti_pass_chunk(pass, row);
-        status = wefti_row_hook_tell(arriving, row + linear.rows);
+        status = wefti_row_hook_call(arriving, row + linear.rows);
         if (status != WEFT_OK) {
             break;
         }
@@ -181,7 +181,7 @@ static weft_status leave(const wefti_model_pass *pass, size_t layer,
                linear.rows * shape->hidden * sizeof(real));
         wefti_linear_forward(&linear, gated, wefti_pass_values(pass, down), out,
                              true);
-        status = wefti_row_hook_tell(leaving, row + linear.rows);
+        status = wefti_row_hook_call(leaving, row + linear.rows);
     }
     return status;
 }

@@ -30,10 +30,10 @@
 #include "trainer/model/parameters.h"
 
 /*
- * Told what the model is about to read and what it has finished: where the
- * overlap of transfers with compute hooks in. Forward uses tensors in their
- * order, backward finishes their gradients in the opposite order; each is told
- * once a micro-batch. An error ends the pass. NULL slots are legal.
+ * Called with what the model is about to read and what it has finished: where
+ * the overlap of transfers with compute hooks in. Forward uses tensors in their
+ * order, backward finishes their gradients in the opposite order; each is
+ * reported once a micro-batch. An error ends the pass. NULL slots are legal.
  */
 typedef struct wefti_model_hooks {
     void *context;
@@ -42,8 +42,8 @@ typedef struct wefti_model_hooks {
 } wefti_model_hooks;
 
 /*
- * Told that rows 0 .. rows_end - 1 of an activation are about to be read, or
- * are final. call NULL: nobody is.
+ * Called when rows 0 .. rows_end - 1 of an activation are about to be read, or
+ * are final. call NULL: none.
  */
 typedef struct wefti_row_hook {
     void *context;
@@ -106,7 +106,7 @@ wefti_linear wefti_pass_linear(const wefti_model_pass *pass, size_t tensor);
 /* The rows of the chunk that begins at row first. */
 size_t wefti_pass_chunk(const wefti_model_pass *pass, size_t first);
 
-weft_status wefti_row_hook_tell(const wefti_row_hook *rows, size_t rows_end);
+weft_status wefti_row_hook_call(const wefti_row_hook *rows, size_t rows_end);
 
 /* The attention of one sequence, and the width of a row of qkv. */
 wefti_attention wefti_layer_attention(const wefti_model_shape *shape,
@@ -122,8 +122,8 @@ size_t wefti_layer_scratch_elems(const wefti_model_shape *shape, size_t length);
  * wefti_layer_forward - state->input is given; writes the rest of state, and
  * the layer's output.
  *
- * arriving   told before rows of the input are read
- * leaving    told after rows of the output are written
+ * arriving   called before rows of the input are read
+ * leaving    called after rows of the output are written
  */
 WEFT_NODISCARD weft_status wefti_layer_forward(const wefti_model_pass *pass,
                                                size_t layer,
@@ -136,8 +136,8 @@ WEFT_NODISCARD weft_status wefti_layer_forward(const wefti_model_pass *pass,
  * wefti_layer_backward_inputs - turns the gradient of the output in place into
  * that of the input.
  *
- * arriving   told before rows of the output's gradient are read
- * leaving    told after rows of the input's gradient are written
+ * arriving   called before rows of the output's gradient are read
+ * leaving    called after rows of the input's gradient are written
  */
 WEFT_NODISCARD weft_status wefti_layer_backward_inputs(
     const wefti_model_pass *pass, size_t layer, const wefti_layer_state *state,

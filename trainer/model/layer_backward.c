@@ -33,7 +33,7 @@ static weft_status enter(const wefti_model_pass *pass, size_t layer,
     for (size_t row = 0; row < tokens && status == WEFT_OK;
          row += linear.rows) {
         linear.rows = wefti_pass_chunk(pass, row);
-        status = wefti_row_hook_tell(arriving, row + linear.rows);
+        status = wefti_row_hook_call(arriving, row + linear.rows);
         if (status != WEFT_OK) {
             break;
         }
@@ -119,7 +119,7 @@ static weft_status leave(const wefti_model_pass *pass, size_t layer,
             dnormed, state->input + row * shape->hidden,
             wefti_pass_values(pass, norm), state->attention_rstd + row,
             linear.rows, shape->hidden, true);
-        status = wefti_row_hook_tell(leaving, row + linear.rows);
+        status = wefti_row_hook_call(leaving, row + linear.rows);
     }
     return status;
 }
@@ -144,7 +144,7 @@ weft_status wefti_layer_backward_inputs(const wefti_model_pass *pass,
     return leave(pass, layer, state, gradient, leaving);
 }
 
-/* dW = dy^T x, told as finished. */
+/* dW = dy^T x, reported as finished. */
 static weft_status weigh(const wefti_model_pass *pass, size_t layer,
                          wefti_layer_tensor which, const real *dy,
                          const real *x)

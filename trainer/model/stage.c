@@ -179,7 +179,7 @@ typedef struct piece_copy {
 static weft_status bring(void *context, size_t rows_end)
 {
     piece_copy *own = context;
-    weft_status status = wefti_row_hook_tell(&own->port->told, rows_end);
+    weft_status status = wefti_row_hook_call(&own->port->hook, rows_end);
     size_t start = own->done * own->hidden;
     memcpy(own->place + start, own->port->rows + start,
            (rows_end - own->done) * own->hidden * sizeof(real));
@@ -194,7 +194,7 @@ static weft_status take_away(void *context, size_t rows_end)
     memcpy(own->port->rows + start, own->place + start,
            (rows_end - own->done) * own->hidden * sizeof(real));
     own->done = rows_end;
-    return wefti_row_hook_tell(&own->port->told, rows_end);
+    return wefti_row_hook_call(&own->port->hook, rows_end);
 }
 
 static piece_copy piece_copy_make(const job *work, const wefti_port *port,
@@ -283,7 +283,7 @@ static weft_status forward_layer(job *work, size_t index)
         status = wefti_layer_forward(
             &work->pass, stage->config.first_layer + index,
             &slot->layers[index], leaves ? output->rows : out,
-            enters ? &arriving : NULL, leaves ? &output->told : NULL);
+            enters ? &arriving : NULL, leaves ? &output->hook : NULL);
     }
     if (status == WEFT_OK && last && !leaves) {
         status = head_forward(work);

@@ -7,7 +7,7 @@
  *   tokens -+ (a = 0)             +--> norm --> head --> loss (b = layers)
  *
  * A micro-batch's activations live in a slot from its forward to the backward
- * of its weights; slots are the caller's, who may share them among the stages
+ * of its weights; slots are the caller's, which may share them among the stages
  * of a rank, and passes allocate nothing. The backward is in two halves, I for
  * inputs and W for weights; B is both, layer by layer, with the same bits.
  *
@@ -58,11 +58,11 @@ typedef struct wefti_stage_config {
  * An activation, or its gradient, on the way from or to another stage.
  *
  * rows   [tokens][hidden]; NULL at the ends of the model
- * told   input: before rows are read; output: after they are written
+ * hook   input: before rows are read; output: after they are written
  */
 typedef struct wefti_port {
     real *rows;
-    wefti_row_hook told;
+    wefti_row_hook hook;
 } wefti_port;
 
 /*

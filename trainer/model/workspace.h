@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * trainer/model/workspace.h - what passes need and nobody keeps: one for all
- * stages of a rank, because a rank runs one pass at a time. The forward and the
- * backward of a pair take turns by layers; only the backward's gradient lives
- * from one layer to the next.
+ * trainer/model/workspace.h - scratch memory of passes: one for all stages of a
+ * rank, because a rank runs one pass at a time. The forward and the backward of
+ * a pair take turns by layers; only the backward's gradient lives from one
+ * layer to the next.
  */
 #ifndef TRAINER_MODEL_WORKSPACE_H
 #define TRAINER_MODEL_WORKSPACE_H

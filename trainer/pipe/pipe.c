@@ -30,7 +30,7 @@ int wefti_pipe_last(const wefti_pipe *pipe)
     return weft_schedule_get_rank(pipe->schedule, model_stages(pipe) - 1);
 }
 
-/* Who has the same parts: one number; and in which order they add. */
+/* Ranks with the same parts: one number; and in which order they add. */
 static void find_group(const wefti_pipe *pipe, int copy, int *color, int *key)
 {
     int mirror = pipe->info.ranks - 1 - pipe->rank;
@@ -40,27 +40,28 @@ static void find_group(const wefti_pipe *pipe, int copy, int *color, int *key)
 }
 
 /* Where ranks are numbered anew, the name says which of the job's they are. */
-static weft_status meet_in(weft_comm *job, int color, int key, const char *name,
-                           weft_comm **comm_out)
+static weft_status split_named(weft_comm *job, int color, int key,
+                               const char *name, weft_comm **comm_out)
 {
     weft_comm_config config = {.size_bytes = sizeof(config), .name = name};
     return weft_comm_split(job, color, key, &config, comm_out);
 }
 
-static weft_status meet_pipeline(wefti_pipe *pipe, weft_comm *job, int copy)
+static weft_status split_pipeline(wefti_pipe *pipe, weft_comm *job, int copy)
 {
     char line[32] = "pipeline", chain[32] = "chain";
     if (wefti_pipe_copies(pipe, job) > 1) {
         snprintf(line, sizeof(line), "pipeline of copy %d", copy);
         snprintf(chain, sizeof(chain), "chain of copy %d", copy);
     }
-    weft_status status = meet_in(job, copy, pipe->rank, line, &pipe->line);
+    weft_status status =
+        split_named(job, copy, pipe->rank, line, &pipe->stage_group);
     return status == WEFT_OK
-               ? meet_in(job, copy, pipe->rank, chain, &pipe->chain)
+               ? split_named(job, copy, pipe->rank, chain, &pipe->extra_group)
                : status;
 }
 
-static weft_status meet(wefti_pipe *pipe, weft_comm *job)
+static weft_status split_job(wefti_pipe *pipe, weft_comm *job)
 {
     int copies = (int)wefti_pipe_copies(pipe, job);
     int rank = weft_comm_get_rank(job);
@@ -74,14 +75,16 @@ static weft_status meet(wefti_pipe *pipe, weft_comm *job)
         snprintf(name, sizeof(name), "data of ranks %d and %d", color,
                  pipe->info.ranks - 1 - color);
     }
-    weft_status status = meet_pipeline(pipe, job, copy);
-    return status == WEFT_OK ? meet_in(job, color, key, name, &pipe->group)
-                             : status;
+    weft_status status = split_pipeline(pipe, job, copy);
+    return status == WEFT_OK
+               ? split_named(job, color, key, name, &pipe->replica_group)
+               : status;
 }
 
 static weft_status attach(wefti_pipe *pipe, weft_ledger *ledger)
 {
-    weft_comm *comms[] = {pipe->line, pipe->chain, pipe->group};
+    weft_comm *comms[] = {pipe->stage_group, pipe->extra_group,
+                          pipe->replica_group};
     weft_status status = WEFT_OK;
     pipe->ledger = ledger;
     for (size_t i = 0; ledger && status == WEFT_OK && i < 3; i++) {
@@ -117,10 +120,12 @@ static void list_stages(wefti_pipe *pipe, const wefti_model_shape *shape,
     }
 }
 
-weft_status wefti_pipe_meet(wefti_pipe *pipe, const wefti_pipe_config *config,
-                            weft_comm *job, weft_ledger *ledger,
-                            const wefti_model_shape *shape,
-                            wefti_layer_run *parts_out, size_t *part_count_out)
+weft_status wefti_pipe_connect(wefti_pipe *pipe,
+                               const wefti_pipe_config *config, weft_comm *job,
+                               weft_ledger *ledger,
+                               const wefti_model_shape *shape,
+                               wefti_layer_run *parts_out,
+                               size_t *part_count_out)
 {
     *pipe = (wefti_pipe){.schedule = config->schedule};
     pipe->info.size_bytes = sizeof(pipe->info);
@@ -135,7 +140,7 @@ weft_status wefti_pipe_meet(wefti_pipe *pipe, const wefti_pipe_config *config,
         return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for %d stages",
                            pipe->info.stages);
     }
-    status = meet(pipe, job);
+    status = split_job(pipe, job);
     if (status == WEFT_OK) {
         status = attach(pipe, ledger);
     }
@@ -153,7 +158,7 @@ static weft_pipeline_config configure_pipeline(const wefti_pipe *pipe,
     const wefti_replica_config *own = &replica->config;
     return (weft_pipeline_config){.size_bytes = sizeof(weft_pipeline_config),
                                   .schedule = pipe->schedule,
-                                  .comm = pipe->line,
+                                  .comm = pipe->stage_group,
                                   .device = own->device,
                                   .ledger = own->ledger,
                                   .rows = own->micro_batch * own->shape.seq,
@@ -297,7 +302,7 @@ static weft_status make_reduce(wefti_pipe *pipe, const wefti_replica *replica,
 {
     weft_bucket_config config = {
         .size_bytes = sizeof(config),
-        .comm = pipe->group,
+        .comm = pipe->replica_group,
         .device = replica->config.device,
         .collective = WEFT_COLLECTIVE_REDUCESCATTER,
         .buffer = replica->gradient.leaf,
@@ -388,7 +393,8 @@ weft_status wefti_pipe_open(wefti_pipe *pipe, const wefti_pipe_config *config,
 
 void wefti_pipe_abort(wefti_pipe *pipe)
 {
-    weft_comm *comms[] = {pipe->line, pipe->chain, pipe->group};
+    weft_comm *comms[] = {pipe->stage_group, pipe->extra_group,
+                          pipe->replica_group};
     for (size_t i = 0; i < sizeof(comms) / sizeof(*comms); i++) {
         if (comms[i]) {
             (void)!weft_comm_abort(comms[i]);
@@ -422,15 +428,16 @@ void wefti_pipe_fini(wefti_pipe *pipe)
     free(pipe->kept);
     wefti_workspace_fini(&pipe->workspace);
     free(pipe->stages);
-    *pipe = (wefti_pipe){.line = pipe->line,
-                         .chain = pipe->chain,
-                         .group = pipe->group,
+    *pipe = (wefti_pipe){.stage_group = pipe->stage_group,
+                         .extra_group = pipe->extra_group,
+                         .replica_group = pipe->replica_group,
                          .ledger = pipe->ledger};
 }
 
 void wefti_pipe_leave(wefti_pipe *pipe)
 {
-    weft_comm *comms[] = {pipe->group, pipe->chain, pipe->line};
+    weft_comm *comms[] = {pipe->replica_group, pipe->extra_group,
+                          pipe->stage_group};
     for (size_t i = 0; i < 3; i++) {
         if (comms[i] && pipe->ledger) {
             weft_ledger_detach(pipe->ledger, comms[i]);

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * trainer/pipe/pipe.h - a rank's place in a pipeline: its stages, their slots,
- * the executor of its list, and those it shares stages with.
+ * the executor of its list, and the groups of ranks it exchanges with.
  *
  *   rank of the job = rank of its pipeline * copies + copy
  *
- *   line    the ranks of one pipeline; the executor's
- *   chain   the same once more, for what is not in the list: validation,
- *           generated text, tied gradients
- *   group   the ranks that have the same parts of the model: those of the other
- *           copies and, where a schedule has two directions, their mirrors.
- *           Gradients are reduced and parameters gathered here.
+ *   stage_group    the ranks of one pipeline; the executor's
+ *   extra_group    the same ranks, for messages that are not in the list:
+ *                  validation, generated text, tied gradients
+ *   replica_group  the ranks that have the same parts of the model: those of
+ *                  the other copies and, where a schedule has two directions,
+ *                  their mirrors. Gradients are reduced and parameters gathered
+ *                  here.
  *
  * A rank's parts lie in one flat array (trainer/model/parameters.h). A stage's
  * gradients are added up in the tree of trainer/gradient.h, in the order in
@@ -45,7 +46,7 @@ typedef struct wefti_pipe {
     const weft_schedule *schedule; /* borrowed */
     weft_schedule_info info;
     int rank; /* in the pipeline */
-    weft_comm *line, *chain, *group;
+    weft_comm *stage_group, *extra_group, *replica_group;
     weft_ledger *ledger; /* of their operations; NULL: none */
     wefti_pipe_stage *stages;
     size_t stage_count;
@@ -63,8 +64,8 @@ typedef struct wefti_pipe {
     weft_pipeline *pipeline;
     int32_t *tokens[2];  /* of the forward and of the backward of a pair */
     int32_t *targets[2]; /* [micro_batch][seq] each */
-    real *rows[2];       /* [tokens][hidden]: from stage to stage of chain */
-    real *tied;          /* [vocab][hidden]: the other end's; or NULL */
+    real *rows[2]; /* [tokens][hidden]: from stage to stage of extra_group */
+    real *tied;    /* [vocab][hidden]: the other end's; or NULL */
     weft_bucket_mode mode;
 } wefti_pipe;
 
@@ -77,17 +78,15 @@ typedef struct wefti_pipe_config {
 } wefti_pipe_config;
 
 /*
- * wefti_pipe_meet - the communicators, and which parts this rank has; then the
- * replica can be planned. Collective over the job.
+ * wefti_pipe_connect - the communicators, and which parts this rank has; then
+ * the replica can be planned. Collective over the job.
  *
  * parts_out   [stages of the schedule]
  */
-WEFT_NODISCARD weft_status wefti_pipe_meet(wefti_pipe *pipe,
-                                           const wefti_pipe_config *config,
-                                           weft_comm *job, weft_ledger *ledger,
-                                           const wefti_model_shape *shape,
-                                           wefti_layer_run *parts_out,
-                                           size_t *part_count_out);
+WEFT_NODISCARD weft_status wefti_pipe_connect(
+    wefti_pipe *pipe, const wefti_pipe_config *config, weft_comm *job,
+    weft_ledger *ledger, const wefti_model_shape *shape,
+    wefti_layer_run *parts_out, size_t *part_count_out);
 
 /*
  * wefti_pipe_estimate - what open will take for activations and the executor's
@@ -103,7 +102,7 @@ WEFT_NODISCARD weft_status wefti_pipe_open(wefti_pipe *pipe,
                                            const wefti_pipe_config *config,
                                            struct wefti_replica *replica);
 
-/* After a failure: whoever waits here or elsewhere goes on. */
+/* After a failure: ranks that wait, on this communicator or others, go on. */
 void wefti_pipe_abort(wefti_pipe *pipe);
 
 /*
@@ -141,7 +140,7 @@ WEFT_NODISCARD weft_status wefti_pipe_evaluate(struct wefti_replica *replica,
                                                double *losses_out,
                                                const real **logits_out);
 
-/* The rank of chain that has the last stage's logits. */
+/* The rank of extra_group that has the last stage's logits. */
 int wefti_pipe_last(const wefti_pipe *pipe);
 
 #endif

@@ -33,8 +33,8 @@ static void put_end(FILE *file, const char *flag, const weft_stage_cost *end)
             end->w, end->b);
 }
 
-/* What was asked, in weft-sched's words; NULL: no memory. */
-static char *tell_command(const weft_advice_config *question, bool pairs)
+/* The question as a weft-sched command; NULL: no memory. */
+static char *write_command(const weft_advice_config *question, bool pairs)
 {
     const weft_schedule_cost *cost = question->cost;
     char *text = NULL;
@@ -92,7 +92,7 @@ weft_status wefti_pipe_advice_init(wefti_pipe_advice *advice,
     *advice = (wefti_pipe_advice){.microbatches = job->microbatches};
     weft_status status = weft_schedule_advise(&question, &advice->found);
     if (status == WEFT_OK) {
-        advice->command = tell_command(&question, basis->hidden > 0);
+        advice->command = write_command(&question, basis->hidden > 0);
         status = advice->command ? WEFT_OK
                                  : wefti_error(WEFT_ERR_NO_MEMORY, "a command");
     }

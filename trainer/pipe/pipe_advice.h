@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * trainer/pipe/pipe_advice.h - which schedule would suit a job, from costs that
- * were measured in it: what auto chooses its trials by, and what a report says.
+ * were measured in it: what auto chooses its trials by, and what a report
+ * shows.
  */
 #ifndef TRAINER_PIPE_PIPE_ADVICE_H
 #define TRAINER_PIPE_PIPE_ADVICE_H
@@ -10,10 +11,10 @@
 #include "weft/advice.h"
 
 /*
- * wefti_pipe_job - what costs do not say.
+ * wefti_pipe_job - what costs do not include.
  *
  * sequences       of a step, in one pipeline: what other numbers of
- *                 micro-batches could cut; 0: none are looked at
+ *                 micro-batches could cut; 0: none are considered
  * chunks, group   V and N that interleaved schedules must have; 0: any
  */
 typedef struct wefti_pipe_job {

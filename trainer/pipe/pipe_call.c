@@ -18,14 +18,14 @@
 enum { FORWARD, BACKWARD };
 
 /* An action on the way: its stage, and what the stage is to do. */
-typedef struct doing {
+typedef struct operation {
     wefti_replica *replica;
     wefti_pipe_stage *own;
     wefti_micro_batch batch;
     wefti_stage_pass pass;
     wefti_model_hooks hooks;
     double *losses;
-} doing;
+} operation;
 
 static weft_status wait_rows(void *context, size_t rows_end)
 {
@@ -38,9 +38,9 @@ static weft_status signal_rows(void *context, size_t rows_end)
 }
 
 static wefti_port port_of(weft_rows *rows,
-                          weft_status (*told)(void *context, size_t rows_end))
+                          weft_status (*hook)(void *context, size_t rows_end))
 {
-    return rows ? (wefti_port){rows->data, {rows, told}} : (wefti_port){0};
+    return rows ? (wefti_port){rows->data, {rows, hook}} : (wefti_port){0};
 }
 
 static wefti_pipe_stage *find_stage(wefti_pipe *pipe, int number)
@@ -76,7 +76,7 @@ static weft_status use(void *context, size_t tensor)
 }
 
 /* side: whose batch is filled in, FORWARD's or BACKWARD's. */
-static void begin(doing *act, void *context, const weft_pipeline_work *work,
+static void begin(operation *act, void *context, const weft_pipeline_work *work,
                   int side)
 {
     wefti_replica *replica = context;
@@ -85,18 +85,18 @@ static void begin(doing *act, void *context, const weft_pipeline_work *work,
     size_t first = (wefti_replica_first_micro(replica, replica->copy) +
                     own->first_micro + (size_t)work->microbatch) *
                    replica->config.micro_batch;
-    *act = (doing){.replica = replica,
-                   .own = own,
-                   .batch = {pipe->tokens[side], pipe->targets[side],
-                             replica->config.micro_batch,
-                             replica->config.shape.seq},
-                   .pass = {.values = replica->values,
-                            .gradients = replica->gradient.leaf,
-                            .slot = (size_t)work->slot,
-                            .input = port_of(work->input, wait_rows),
-                            .output = port_of(work->output, signal_rows)},
-                   .hooks = {.context = replica, .use = use},
-                   .losses = wefti_replica_losses(replica) + first};
+    *act = (operation){.replica = replica,
+                       .own = own,
+                       .batch = {pipe->tokens[side], pipe->targets[side],
+                                 replica->config.micro_batch,
+                                 replica->config.shape.seq},
+                       .pass = {.values = replica->values,
+                                .gradients = replica->gradient.leaf,
+                                .slot = (size_t)work->slot,
+                                .input = port_of(work->input, wait_rows),
+                                .output = port_of(work->output, signal_rows)},
+                       .hooks = {.context = replica, .use = use},
+                       .losses = wefti_replica_losses(replica) + first};
     act->pass.batch = &act->batch;
     act->pass.hooks = &act->hooks;
     if (work->first || work->last) {
@@ -113,7 +113,7 @@ static size_t input_bytes(const wefti_replica *replica)
 }
 
 /* The last stage's F ends with losses, and with the gradient of the logits. */
-static weft_status end_forward(const doing *act, weft_status status)
+static weft_status end_forward(const operation *act, weft_status status)
 {
     const wefti_replica_config *config = &act->replica->config;
     if (status == WEFT_OK && wefti_stage_is_last(act->own->stage)) {
@@ -126,7 +126,7 @@ static weft_status end_forward(const doing *act, weft_status status)
 }
 
 /* What RECOMPUTE will begin with; the first stage's tokens are read again. */
-static void keep_input(const doing *act, const weft_pipeline_work *work)
+static void keep_input(const operation *act, const weft_pipeline_work *work)
 {
     if (work->kept >= 0 && act->pass.input.rows) {
         memcpy(act->replica->pipe.kept[work->kept], act->pass.input.rows,
@@ -135,7 +135,7 @@ static void keep_input(const doing *act, const weft_pipeline_work *work)
 }
 
 /* W is done: its gradients join those of the micro-batches before. */
-static weft_status end_weights(const doing *act, weft_status status)
+static weft_status end_weights(const operation *act, weft_status status)
 {
     wefti_gradient *gradient = &act->replica->gradient;
     const wefti_layer_run *part = &act->replica->plan.parts[act->own->part];
@@ -151,7 +151,7 @@ static weft_status end_weights(const doing *act, weft_status status)
 
 static weft_status forward(void *context, const weft_pipeline_work *work)
 {
-    doing act;
+    operation act;
     begin(&act, context, work, FORWARD);
     weft_status status =
         end_forward(&act, wefti_stage_forward(act.own->stage, &act.pass));
@@ -159,10 +159,10 @@ static weft_status forward(void *context, const weft_pipeline_work *work)
     return status;
 }
 
-/* The output went long ago: what is written now is nobody's. */
+/* The output was sent long ago: what is written now is not used. */
 static weft_status recompute(void *context, const weft_pipeline_work *work)
 {
-    doing act;
+    operation act;
     begin(&act, context, work, FORWARD);
     if (!work->first) {
         act.pass.input.rows = act.replica->pipe.kept[work->kept];
@@ -189,7 +189,7 @@ static weft_status reload(void *context, const weft_pipeline_work *work)
 
 static weft_status backward_input(void *context, const weft_pipeline_work *work)
 {
-    doing act;
+    operation act;
     begin(&act, context, work, BACKWARD);
     return wefti_stage_backward_inputs(act.own->stage, &act.pass);
 }
@@ -197,7 +197,7 @@ static weft_status backward_input(void *context, const weft_pipeline_work *work)
 static weft_status backward_weight(void *context,
                                    const weft_pipeline_work *work)
 {
-    doing act;
+    operation act;
     begin(&act, context, work, BACKWARD);
     return end_weights(&act,
                        wefti_stage_backward_weights(act.own->stage, &act.pass));
@@ -205,7 +205,7 @@ static weft_status backward_weight(void *context,
 
 static weft_status backward(void *context, const weft_pipeline_work *work)
 {
-    doing act;
+    operation act;
     begin(&act, context, work, BACKWARD);
     return end_weights(&act, wefti_stage_backward(act.own->stage, &act.pass));
 }
@@ -213,7 +213,7 @@ static weft_status backward(void *context, const weft_pipeline_work *work)
 static weft_status pair(void *context, const weft_pipeline_work *up,
                         const weft_pipeline_work *down)
 {
-    doing f, b;
+    operation f, b;
     begin(&f, context, up, FORWARD);
     begin(&b, context, down, BACKWARD);
     weft_status status =
@@ -284,7 +284,7 @@ static weft_status exchange_tied(wefti_pipe *pipe, real *own, size_t elems)
     both[1] = both[0];
     both[1].kind = WEFT_P2P_RECV;
     both[1].buffer = pipe->tied;
-    return weft_p2p_post(both, 2, pipe->chain, NULL);
+    return weft_p2p_post(both, 2, pipe->extra_group, NULL);
 }
 
 /* Embedding and copy get the sum of their gradients, and so stay equal. */

@@ -15,7 +15,7 @@
 /* Room for one kind's times, used again and again. */
 typedef struct sampler {
     const weft_schedule *schedule;
-    const weft_schedule_run *run; /* the one looked at */
+    const weft_schedule_run *run; /* the one examined */
     const weft_schedule_run *runs;
     size_t run_count;
     double *values;

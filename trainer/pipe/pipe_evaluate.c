@@ -12,7 +12,7 @@
 
 #include <stddef.h>
 
-/* One message of the chain; count rows of the micro-batch. */
+/* One message between stages; count rows of the micro-batch. */
 static weft_status pass_on(const wefti_pipe *pipe, weft_p2p_kind kind, int peer,
                            real *rows, size_t elems)
 {
@@ -24,7 +24,7 @@ static weft_status pass_on(const wefti_pipe *pipe, weft_p2p_kind kind, int peer,
                         .peer = peer,
                         .class_id = WEFT_CLASS_PP,
                         .label = "evaluation"};
-    return weft_p2p_post(&message, 1, pipe->chain, NULL);
+    return weft_p2p_post(&message, 1, pipe->extra_group, NULL);
 }
 
 static const wefti_pipe_stage *find_stage(const wefti_pipe *pipe, int number)

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A list of so many bytes is nothing that anybody would run. */
+/* A list of so many bytes is too long to run. */
 enum { FILE_BYTES_MOST = 256 * 1024 * 1024 };
 
 bool wefti_pipe_list_has(const weft_schedule *schedule, weft_action_type type)
@@ -148,7 +148,7 @@ static weft_status check_numbers(const wefti_config *config, const char *path,
     return WEFT_OK;
 }
 
-/* Every schedule that is run has been proved; this one may be anybody's. */
+/* Every schedule that is run has been proved; this one may be arbitrary. */
 static weft_status check_rules(const char *path, const weft_schedule *schedule)
 {
     weft_check_config config = {.size_bytes = sizeof(config),

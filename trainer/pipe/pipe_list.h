@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * trainer/pipe/pipe_list.h - a schedule that the user gives as a file: read,
- * held against the configuration, and proved, before anything runs.
+ * trainer/pipe/pipe_list.h - a schedule that the user states as a file: read,
+ * compared with the configuration, and proved, before anything runs.
  *
  *   compute alone                    all else is put in, as for a generator's
  *   with REDUCE_GRAD or RELEASE      these stay where they are

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * trainer/pipe/step_log.h - when the actions of a pipeline's last steps ran, on
- * this rank, so that a usual one can be looked at when the run has ended: the
+ * this rank, so that a usual one can be examined when the run has ended: the
  * last one may have been anything.
  */
 #ifndef TRAINER_PIPE_STEP_LOG_H

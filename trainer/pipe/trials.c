@@ -36,7 +36,7 @@ double wefti_trial_error(const wefti_trial *trial)
 /* ---- one trial ------------------------------------------------------------
  */
 
-static void tell_trial(const search *s, const wefti_trial *trial)
+static void print_trial(const search *s, const wefti_trial *trial)
 {
     const weft_schedule_run *ran = &trial->runs[trial->median];
     if (s->err) {
@@ -102,7 +102,7 @@ static weft_status find_basis(const search *s, const wefti_trial *trial,
 }
 
 /* 1f1b by itself: what all is planned with. */
-static weft_status look(search *s)
+static weft_status measure_usual(search *s)
 {
     enum { WARM_STEPS = 1, STEPS = 3 };
     wefti_trial usual;
@@ -199,7 +199,7 @@ static weft_status plan_all(search *s)
     for (size_t k = 0; k < trials->count && status == WEFT_OK; k++) {
         status = plan(s, &trials->items[k]);
         if (status == WEFT_OK) {
-            tell_trial(s, &trials->items[k]);
+            print_trial(s, &trials->items[k]);
         }
     }
     return status;
@@ -229,7 +229,7 @@ static weft_status compare_one(search *s, const char *name, bool must)
         }
         return WEFT_OK;
     }
-    return add_one(s, name, chunks, s->trials->crowded);
+    return add_one(s, name, chunks, s->trials->oversubscribed);
 }
 
 static weft_status compare_all(search *s)
@@ -239,7 +239,7 @@ static weft_status compare_all(search *s)
         return WEFT_OK;
     }
     weft_status status =
-        s->trials->crowded ? add_one(s, "1f1b", 1, true) : WEFT_OK;
+        s->trials->oversubscribed ? add_one(s, "1f1b", 1, true) : WEFT_OK;
     for (size_t k = 0; k < compare->count && status == WEFT_OK; k++) {
         if (strcmp(compare->items[k], "all") != 0) {
             status = compare_one(s, compare->items[k], true);
@@ -253,12 +253,12 @@ static weft_status compare_all(search *s)
 }
 
 /* One answer on all ranks. */
-static weft_status find_crowded(search *s)
+static weft_status find_oversubscribed(search *s)
 {
     int32_t any = wefti_comm_is_oversubscribed(s->job->comm);
     weft_status status = weft_allreduce(&any, &any, 1, WEFT_DTYPE_I32,
                                         WEFT_REDOP_MAX, s->job->comm, NULL);
-    s->trials->crowded = any != 0;
+    s->trials->oversubscribed = any != 0;
     return status;
 }
 
@@ -423,9 +423,9 @@ weft_status wefti_trials_run(wefti_trials *trials, const wefti_trial_job *job,
     if (!trials->items) {
         return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for trials");
     }
-    weft_status status = look(&s);
+    weft_status status = measure_usual(&s);
     if (status == WEFT_OK) {
-        status = find_crowded(&s);
+        status = find_oversubscribed(&s);
     }
     if (status == WEFT_OK) {
         status = add_all(&s);

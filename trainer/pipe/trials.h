@@ -3,7 +3,7 @@
  * trainer/pipe/trials.h - schedules tried before a run: those that are to be
  * compared, and where the schedule is auto those among which it chooses.
  *
- * 1f1b is looked at first. What its layers, ends and messages cost is all that
+ * 1f1b is measured first. What its layers, ends and messages cost is all that
  * the others are planned with, so that planned beside measured says how far
  * such plans can be trusted. Then all take turns, 1f1b too, a step at a time:
  *
@@ -21,20 +21,20 @@
 #include <stdio.h>
 
 /*
- * items      [count]; the first is 1f1b, with its compute
- * real       1f1b's costs, as rank 0's pipeline had them
- * emulated   what was found in 1f1b with waits as long as those costs
- * crowded    a host has more ranks than cores: what is compared is emulated,
- *            1f1b first
- * advice     what auto asked with real; zeros: it does not choose
- * chosen     of items; NULL: likewise
- * reason     why, one sentence
+ * items           [count]; the first is 1f1b, with its compute
+ * real            1f1b's costs, as rank 0's pipeline had them
+ * emulated        what was found in 1f1b with waits as long as those costs
+ * oversubscribed  a host has more ranks than cores: what is compared is
+ *                 emulated, 1f1b first
+ * advice          what auto asked with real; zeros: it does not choose
+ * chosen          of items; NULL: likewise
+ * reason          why, one sentence
  */
 typedef struct wefti_trials {
     wefti_trial *items;
     size_t count;
     wefti_pipe_basis real, emulated;
-    bool crowded;
+    bool oversubscribed;
     wefti_pipe_advice advice;
     const wefti_trial *chosen;
     char reason[768];
@@ -47,7 +47,7 @@ bool wefti_trials_compare(const wefti_config *config);
  * wefti_trials_run - what is compared, and where auto is to choose what it has
  * to choose from. All ranks of the job together; all come to the same.
  *
- * err         told of each trial, and of the choice; NULL: nobody is
+ * err         gets a line for each trial, and for the choice; NULL: none
  *
  * Returns     OK | as wefti_trial_visit. Fini it either way.
  */

@@ -15,7 +15,7 @@
 
 typedef struct wefti_chart {
     FILE *file;
-    int number; /* tells charts of one page apart */
+    int number; /* distinguishes charts of one page */
     double x_least, x_most, y_least, y_most;
 } wefti_chart;
 
@@ -24,7 +24,7 @@ typedef struct wefti_chart {
  * unless most is cut.
  *
  * number  of the chart on its page.
- * title   what it shows, for those who cannot see it.
+ * title   what it shows, for screen readers.
  * x_name  below the axis; y_name above it.
  */
 void wefti_chart_open(wefti_chart *chart, FILE *file, int number,

@@ -63,7 +63,7 @@ WEFT_NODISCARD weft_status wefti_history_init(wefti_history *history);
 void wefti_history_fini(wefti_history *history);
 
 /* Steps come in order; one that was done again replaces itself and all that
- * came after it, as far as points can be told apart. */
+ * came after it, as far as points can be distinguished. */
 void wefti_history_add(wefti_history *history, const wefti_metrics_step *step);
 
 /* NAN where there is none. */

@@ -3,7 +3,7 @@
  * trainer/report/metrics.c - one JSON line a step.
  *
  * A line is made in memory and written by one call at the file's end, so that
- * neither a reader nor what follows a killed run meets half of one for long.
+ * neither a reader nor what follows a killed run finds half of one for long.
  */
 #include "trainer/report/metrics.h"
 

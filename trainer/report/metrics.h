@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * trainer/report/metrics.h - what rank 0 tells about each step: a JSON line in
+ * trainer/report/metrics.h - what rank 0 reports of each step: a JSON line in
  * the file of --metrics.
  */
 #ifndef TRAINER_REPORT_METRICS_H
@@ -89,8 +89,9 @@ WEFT_NODISCARD weft_status wefti_metrics_continue(wefti_metrics *metrics,
                                                   const char *path);
 
 /*
- * wefti_metrics_write - one line, written whole, so that a killed run has told
- * all its finished steps. Where it cannot be, the file is as it was before.
+ * wefti_metrics_write - one line, written whole, so that a killed run has
+ * reported all its finished steps. Where it cannot be, the file is as it was
+ * before.
  */
 WEFT_NODISCARD weft_status wefti_metrics_write(wefti_metrics *metrics,
                                                const wefti_metrics_step *step);

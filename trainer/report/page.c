@@ -145,7 +145,7 @@ void wefti_page_add(wefti_page *page, const wefti_metrics_step *step)
     wefti_history_add(&page->history, step);
 }
 
-/* The machine's text, as weft-info gives it. */
+/* The machine's text, as weft-info prints it. */
 static char *describe_machine(const wefti_cluster *cluster, weft_comm *comm)
 {
     const wefti_routes_job job = {comm, cluster->hosts};
@@ -204,7 +204,7 @@ weft_status wefti_page_gather(wefti_page *page, weft_comm *comm,
 }
 
 /* What auto has asked; NULL: the schedule was named. */
-static const wefti_pipe_advice *find_given(const wefti_page *page)
+static const wefti_pipe_advice *find_advice(const wefti_page *page)
 {
     return page->trials && page->trials->chosen ? &page->trials->advice : NULL;
 }
@@ -233,7 +233,7 @@ weft_status wefti_page_gather_plan(wefti_page *page, weft_comm *comm,
                                      : page->trace.clock_error_ns;
     if (status == WEFT_OK) {
         status = wefti_page_plan_init(&page->plan, schedule, &measured, job,
-                                      find_given(page));
+                                      find_advice(page));
     }
     if (status == WEFT_OK) {
         page->plan.step = step;

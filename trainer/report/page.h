@@ -68,7 +68,7 @@ void wefti_page_add(wefti_page *page, const wefti_metrics_step *step);
  * together, before anything else is recorded in the ledger.
  *
  * Returns     OK | the communicator's fault | ERR_NO_MEMORY. A trace that
- *             cannot be written is told by wefti_page_write.
+ *             cannot be written is reported by wefti_page_write.
  */
 WEFT_NODISCARD weft_status wefti_page_gather(wefti_page *page, weft_comm *comm,
                                              const weft_ledger *ledger);

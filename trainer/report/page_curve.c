@@ -54,7 +54,7 @@ static void read_curve(const wefti_history *history,
         out->mean[k] = wefti_history_mean(point, series);
         out->least[k] = known ? value->least : (double)NAN;
         out->most[k] = known ? value->most : (double)NAN;
-        out->bottom = fmin(out->bottom, out->least[k]); /* NAN gives way */
+        out->bottom = fmin(out->bottom, out->least[k]); /* fmin skips NAN */
         out->top = fmax(out->top, out->most[k]);
     }
 }
@@ -104,7 +104,7 @@ static void put_losses(const wefti_page_view *view)
 }
 
 /* The greatest beside the rest: the first step, or a stall. A frame that shows
- * it shows nothing else, so it may be cut, and is told. */
+ * it shows nothing else, so it may be cut, and is stated. */
 static double find_top(const curve *c)
 {
     double sorted[MOST];

@@ -170,8 +170,8 @@ static void put_advice(FILE *file, const wefti_page_plan *plan,
     fputs("</pre>\n", file);
 }
 
-/* Where all of it fits, small but whole, and larger for who wants to read it;
- * else with something to push it by. */
+/* Where all of it fits, small but whole, and larger for reading; else with a
+ * scroll bar. */
 static void put_sizes(FILE *file, const char *picture)
 {
     const double fits = 2600; /* pixels that may become a page's 1000 */

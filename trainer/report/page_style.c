@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * trainer/report/page_style.c - what a report looks like by day, by night, on
- * paper.
+ * trainer/report/page_style.c - a report's style: light, dark and printed.
  */
 #include "trainer/report/page_part.h"
 

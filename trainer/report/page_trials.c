@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * trainer/report/page_trials.c - the schedules that were tried before the run,
- * side by side: what the costs of one said of the others, and how they ran.
+ * side by side: what the costs of one predicted for the others, and how they
+ * ran.
  */
 #include "trainer/report/page_part.h"
 

@@ -103,7 +103,7 @@ static void put_hidden(const wefti_page_view *view)
     if (!isnan(hidden)) {
         snprintf(value, sizeof(value), "%.1f%%", 100 * hidden);
     }
-    put_tile(view->file, "transfers hidden", value,
+    put_tile(view->file, "O, transfers under compute", value,
              isnan(hidden) ? "there are none"
              : wefti_page_is_oversubscribed(view->median)
                  ? "oversubscribed: proves nothing"
@@ -263,7 +263,7 @@ static void put_foot(const wefti_page_view *view)
           "<dt>idle</dt><dd>nothing of this: loading, saving, the time "
           "between</dd>\n"
           "<dt>hidden</dt><dd>share of the transfer time under compute; how "
-          "much that saves, --measure tells</dd>\n</dl>\n",
+          "much that saves, --measure shows</dd>\n</dl>\n",
           file);
     if (!page->trace_error) {
         fputs("<p>The last steps, operation by operation, are in <code>", file);

@@ -63,13 +63,15 @@ static void describe(const wefti_progress *progress,
                      size_t text_bytes)
 {
     char left[48] = "";
-    char hidden[32] = "n/a";
+    char hidden[32] = "O n/a";
     char validation[48] = "";
     if (step->step > progress->first_step) {
         describe_left(progress, step->step, now_ns, left, sizeof(left));
     }
-    if (!isnan(step->overlap_ratio)) {
-        snprintf(hidden, sizeof(hidden), "%.0f%%", step->overlap_ratio * 100);
+    if (!isnan(step->hiding_ratio)) {
+        snprintf(hidden, sizeof(hidden), "H %.2f", step->hiding_ratio);
+    } else if (!isnan(step->overlap_ratio)) {
+        snprintf(hidden, sizeof(hidden), "O %.0f%%", step->overlap_ratio * 100);
     }
     if (!isnan(step->val_loss)) {
         snprintf(validation, sizeof(validation), "  validation %.4f",
@@ -77,7 +79,7 @@ static void describe(const wefti_progress *progress,
     }
     snprintf(text, text_bytes,
              "step %" PRIu64 "/%" PRIu64
-             "  loss %.4f (smoothed)%s  %.0f tokens/s  hidden %s%s",
+             "  loss %.4f (smoothed)%s  %.0f tokens/s  %s%s",
              step->step, progress->last_step, progress->loss, validation,
              progress->tokens_per_s, hidden, left);
 }

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * trainer/report/progress.h - how far training is, for a person: step, loss,
+ * trainer/report/progress.h - how far training is, for a user: step, loss,
  * tokens per second, what share of the transfers was hidden, time left.
  *
- * On a terminal one line is rewritten a few times a second; elsewhere a plain
- * line is printed every so often, and for every step that validates. The
- * caller says which it is: under a launcher the stream may be a pipe to a
- * terminal.
+ * On a terminal one line is rewritten a few times a second; otherwise a plain
+ * line is printed every so often, and for every step that validates. The caller
+ * says which it is: under a launcher the stream may be a pipe to a terminal.
  */
 #ifndef TRAINER_REPORT_PROGRESS_H
 #define TRAINER_REPORT_PROGRESS_H

@@ -213,9 +213,9 @@ static void print_steps(const wefti_summary *summary, FILE *file)
             parts.bubble_ms, parts.skew_ms, parts.idle_ms, counted,
             parts.fastest_ms, parts.slowest_ms);
     if (isnan(parts.overlap_ratio)) {
-        fprintf(file, "%-18s     n/a\n", "transfers hidden");
+        fprintf(file, "%-18s     n/a\n", "O");
     } else {
-        fprintf(file, "%-18s %6.1f%%%s\n", "transfers hidden",
+        fprintf(file, "%-18s %6.1f%% of transfers under compute%s\n", "O",
                 100 * parts.overlap_ratio,
                 parts.cpu_share < 0.9 ? "  (oversubscribed)" : "");
     }

@@ -60,8 +60,8 @@ void wefti_summary_set_generated(wefti_summary *summary, const char *bytes,
 void wefti_summary_print(const wefti_summary *summary, FILE *file);
 
 /*
- * wefti_summary_try - whether path can be written, so that nobody trains for
- * hours to learn that it cannot. Makes the file if there is none.
+ * wefti_summary_try - whether path can be written, so that a run fails at its
+ * start, not after hours of training. Makes the file if there is none.
  */
 WEFT_NODISCARD weft_status wefti_summary_try(const char *path);
 

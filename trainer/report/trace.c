@@ -137,7 +137,7 @@ static weft_status ask_time(weft_comm *comm, int rank, wefti_trace *trace)
     return status;
 }
 
-static weft_status tell_time(weft_comm *comm)
+static weft_status send_time(weft_comm *comm)
 {
     weft_status status = WEFT_OK;
     for (int k = 0; k < ASKED && status == WEFT_OK; k++) {
@@ -159,7 +159,7 @@ static weft_status compare_clocks(weft_comm *comm, wefti_trace *trace)
         return WEFT_OK;
     }
     if (weft_comm_get_rank(comm) != 0) {
-        return tell_time(comm);
+        return send_time(comm);
     }
     for (int rank = 1; rank < nranks && status == WEFT_OK; rank++) {
         status = ask_time(comm, rank, trace);
@@ -184,8 +184,8 @@ static int64_t find_begin(const wefti_trace *trace, int nranks)
     return begin_ns;
 }
 
-/* Rank 0: everybody's events in turn, its own first, as their memory is used
- * for the others. */
+/* Rank 0: all ranks' events in turn, its own first, as their memory is used for
+ * the others. */
 static weft_status collect(weft_comm *comm, keep *own, const char *path,
                            wefti_trace *trace)
 {

@@ -6,11 +6,11 @@
  *
  *     every rank   newest events of its ledger --> packed
  *     rank 0       clocks compared, facts gathered, then rank by rank:
- *                  events received, put on lanes, written
+ *                  events received, put on rows, written
  *
  * A process of the trace is a rank; its tracks are steps, compute, and for each
  * class transfers and waits. Events of a kind that overlap without nesting are
- * spread over lanes, a track each. Rank 0 holds the events of one rank at a
+ * spread over rows, a track each. Rank 0 holds the events of one rank at a
  * time.
  */
 #ifndef TRAINER_REPORT_TRACE_H

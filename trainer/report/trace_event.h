@@ -19,7 +19,7 @@ typedef struct wefti_packed_event {
     uint8_t class_id;   /* weft_class */
     uint8_t collective; /* weft_collective */
     uint8_t spare;
-    uint32_t lane; /* rank 0's */
+    uint32_t row; /* rank 0's */
     char label[WEFTI_TRACE_LABEL_BYTES];
 } wefti_packed_event;
 
@@ -34,7 +34,7 @@ WEFT_NODISCARD weft_status wefti_trace_file_open(wefti_trace_file *out,
                                                  const char *path);
 
 /*
- * wefti_trace_file_rank - a rank's events, which are sorted and given lanes.
+ * wefti_trace_file_rank - a rank's events, which are sorted and assigned rows.
  *
  * shift_ns  is taken from every time: what is left is small and not negative.
  */

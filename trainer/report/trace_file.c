@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * trainer/report/trace_file.c - events on lanes, as Chrome's JSON.
+ * trainer/report/trace_file.c - events on rows, as Chrome's JSON.
  *
- * On a lane each event lies in the one around it or begins when that has ended,
- * as the format wants it of a thread. Lanes of a kind are as few as that takes.
+ * On a row each event lies in the one around it or begins when that has ended,
+ * as the format wants it of a thread. Rows of a kind are as few as that takes.
  */
 #include "trainer/report/trace_event.h"
 
@@ -16,8 +16,8 @@
 /* Tracks: step, then span, transfer and wait of each class. */
 enum {
     KINDS = 1 + 3 * WEFT_CLASS_COUNT,
-    LANES = 64, /* of a kind; the last one takes what is left over */
-    DEPTH = 32  /* spans within spans */
+    ROWS = 64, /* of a kind; the last one takes what is left over */
+    DEPTH = 32 /* spans within spans */
 };
 
 static const double us_per_ns = 1e-3;
@@ -37,13 +37,13 @@ static int kind_of(const wefti_packed_event *event)
     }
 }
 
-static void name_kind(int kind, int lane, char *text, size_t text_bytes)
+static void name_kind(int kind, int row, char *text, size_t text_bytes)
 {
     static const char *const whats[] = {"", " transfers", " waits"};
     int at = kind - 1;
     char more[16] = "";
-    if (lane > 0) {
-        snprintf(more, sizeof(more), " %d", lane + 1);
+    if (row > 0) {
+        snprintf(more, sizeof(more), " %d", row + 1);
     }
     if (kind == 0) {
         snprintf(text, text_bytes, "steps%s", more);
@@ -68,13 +68,13 @@ static int by_track(const void *left, const void *right)
     return (a->end_ns < b->end_ns) - (a->end_ns > b->end_ns);
 }
 
-/* What is open on a lane, the innermost last. */
-typedef struct lane {
+/* What is open on a row, the innermost last. */
+typedef struct row {
     int64_t ends[DEPTH];
     int depth;
-} lane;
+} row;
 
-static bool fits(lane *on, const wefti_packed_event *event)
+static bool fits(row *on, const wefti_packed_event *event)
 {
     while (on->depth > 0 && on->ends[on->depth - 1] <= event->begin_ns) {
         on->depth--;
@@ -83,25 +83,25 @@ static bool fits(lane *on, const wefti_packed_event *event)
            (on->depth < DEPTH && event->end_ns <= on->ends[on->depth - 1]);
 }
 
-/* Of one kind, sorted. What no lane takes is left out: none in practice. */
-static size_t give_lanes(wefti_packed_event *events, size_t count)
+/* Of one kind, sorted. What no row takes is left out: none in practice. */
+static size_t assign_rows(wefti_packed_event *events, size_t count)
 {
-    lane lanes[LANES];
+    row rows[ROWS];
     size_t kept = 0;
     int used = 0;
     for (size_t k = 0; k < count; k++) {
         int at = 0;
-        while (at < used && !fits(&lanes[at], &events[k])) {
+        while (at < used && !fits(&rows[at], &events[k])) {
             at++;
         }
-        if (at == LANES) {
+        if (at == ROWS) {
             continue;
         }
         if (at == used) {
-            lanes[used++].depth = 0;
+            rows[used++].depth = 0;
         }
-        lanes[at].ends[lanes[at].depth++] = events[k].end_ns;
-        events[k].lane = (uint32_t)at;
+        rows[at].ends[rows[at].depth++] = events[k].end_ns;
+        events[k].row = (uint32_t)at;
         events[kept++] = events[k];
     }
     return kept;
@@ -166,19 +166,19 @@ static void put_event(wefti_json *json, int rank, int track,
 static void put_kind(wefti_json *json, int rank, int kind,
                      wefti_packed_event *events, size_t count, int64_t shift_ns)
 {
-    uint32_t lanes = 0;
+    uint32_t rows = 0;
     char name[64];
-    count = give_lanes(events, count);
+    count = assign_rows(events, count);
     for (size_t k = 0; k < count; k++) {
-        lanes = events[k].lane + 1 > lanes ? events[k].lane + 1 : lanes;
+        rows = events[k].row + 1 > rows ? events[k].row + 1 : rows;
     }
-    for (uint32_t at = 0; at < lanes; at++) {
-        int track = kind * LANES + (int)at;
+    for (uint32_t at = 0; at < rows; at++) {
+        int track = kind * ROWS + (int)at;
         name_kind(kind, (int)at, name, sizeof(name));
         put_name(json, "thread_name", rank, track, name, 0);
         put_name(json, "thread_sort_index", rank, track, NULL, track);
         for (size_t k = 0; k < count; k++) {
-            if (events[k].lane == at) {
+            if (events[k].row == at) {
                 put_event(json, rank, track, &events[k], shift_ns);
             }
         }

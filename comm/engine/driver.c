@@ -1,0 +1,364 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm/engine/driver.c - the thread's loop, and which engines it drives.
+ *
+ * It never spins: compute has the core. It sleeps on the bells of all engines
+ * that have something pending, and on its own, at once; where the kernel cannot
+ * do that, a driver has one engine.
+ *
+ *   joins, leaves                      thread
+ *     lock: engines, ++changes           changes != seen: lock: own copy,
+ *     ring(bell)                           seen = changes, tell
+ *     leaves: wait until seen            arm(bell), changes again, sleep
+ *
+ * So an engine that has left is in no copy any more. changes is stored before
+ * the ring and loaded behind the arm (base/doorbell.h), as pending is.
+ */
+#include "comm/engine/driver.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "comm/core/wake.h"
+#include "comm/engine/turn.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { ENGINES_MOST = WEFTI_DOORBELL_WAITS_MOST - 1, IDLE_NS = 1000000000 };
+
+struct wefti_driver {
+    wefti_driver *next;  /* of this process; list_lock */
+    bool alone;          /* cannot sleep on several bells */
+    pid_t process;       /* a forked child has the list, and no thread */
+    wefti_doorbell bell; /* posts to engines that had nothing pending */
+    pthread_t thread;
+    wefti_thread_work work;
+    _Atomic bool stopping;
+
+    pthread_mutex_t lock;
+    pthread_cond_t told;
+    wefti_engine *engines[ENGINES_MOST]; /* [count] */
+    int count;
+    _Atomic uint64_t changes;
+    uint64_t seen;
+
+    /* The thread's. */
+    wefti_engine *own[ENGINES_MOST]; /* [own_count] */
+    int own_count, busy;             /* the busy ones stand first */
+    wefti_turn_patience patience;
+};
+
+static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
+static wefti_driver *list;
+
+/* ---- the thread ------------------------------------------------------------
+ */
+
+static void take_changes(wefti_driver *driver)
+{
+    if (atomic_load(&driver->changes) == driver->seen) {
+        return; /* seen is written by this thread alone */
+    }
+    pthread_mutex_lock(&driver->lock);
+    memcpy(driver->own, driver->engines, sizeof(driver->own));
+    driver->own_count = driver->count;
+    driver->seen = atomic_load(&driver->changes);
+    pthread_cond_broadcast(&driver->told);
+    pthread_mutex_unlock(&driver->lock);
+}
+
+/* The engines with something pending to the front; joins and leaves those that
+ * drive them. */
+static void find_busy(wefti_driver *driver)
+{
+    driver->busy = 0;
+    for (int i = 0; i < driver->own_count; i++) {
+        wefti_engine *engine = driver->own[i];
+        const bool busy = atomic_load(&engine->pending) > 0;
+        if (busy != engine->driven) {
+            engine->driven = busy;
+            if (busy) {
+                atomic_fetch_add(&engine->drivers, 1);
+            } else {
+                wefti_turn_leave_net(engine);
+            }
+        }
+        if (busy) {
+            driver->own[i] = driver->own[driver->busy];
+            driver->own[driver->busy++] = engine;
+        }
+    }
+}
+
+/* Whether there is more to do than the busy ones have. */
+static bool has_changed(const wefti_driver *driver)
+{
+    bool changed = atomic_load(&driver->stopping) ||
+                   atomic_load(&driver->changes) != driver->seen;
+    for (int i = driver->busy; i < driver->own_count && !changed; i++) {
+        changed = atomic_load(&driver->own[i]->pending) > 0;
+    }
+    return changed;
+}
+
+static void rest(wefti_driver *driver)
+{
+    const uint32_t seen = wefti_doorbell_arm(&driver->bell);
+    if (!has_changed(driver)) {
+        wefti_doorbell_sleep(&driver->bell, seen, IDLE_NS);
+        wefti_thread_work_woken(&driver->work);
+    }
+    wefti_doorbell_disarm(&driver->bell, seen);
+}
+
+/* One push of each. */
+static wefti_turn_news push_all(const wefti_driver *driver)
+{
+    wefti_turn_news all = {.due_ns = INT64_MAX};
+    for (int i = 0; i < driver->busy; i++) {
+        const wefti_turn_news news =
+            wefti_turn_push(driver->own[i], 1, NULL, NULL);
+        all.moved |= news.moved;
+        all.looks |= news.looks;
+        all.due_ns = news.due_ns < all.due_ns ? news.due_ns : all.due_ns;
+    }
+    return all;
+}
+
+static bool arm_nets(const wefti_driver *driver)
+{
+    bool armed = true;
+    for (int i = 0; i < driver->busy && armed; i++) {
+        armed = wefti_turn_arm_net(driver->own[i]);
+    }
+    return armed;
+}
+
+/* Until one of the bells is rung, those of the busy engines last. */
+static void sleep_on(wefti_driver *driver, const wefti_doorbell_wait *waits,
+                     int count, int64_t most_ns)
+{
+    const int first = count - driver->busy;
+    const int64_t begin_ns = wefti_clock_ns();
+    wefti_doorbell_sleep_any(waits, count, most_ns);
+    const int64_t slept_ns = wefti_clock_ns() - begin_ns;
+    for (int i = 0; i < driver->busy; i++) {
+        const wefti_doorbell_wait *at = &waits[first + i];
+        wefti_turn_note_sleep(driver->own[i], &driver->own[i]->silent_ns,
+                              wefti_doorbell_is_rung(at->bell, at->seen),
+                              slept_ns);
+    }
+    wefti_thread_work_woken(&driver->work);
+}
+
+/* Announces the sleep, looks once more, and sleeps if there is no news. */
+static void park(wefti_driver *driver)
+{
+    wefti_doorbell_wait waits[WEFTI_DOORBELL_WAITS_MOST];
+    int count = 0;
+    if (!driver->alone) { /* else its one engine's is rung in its place */
+        waits[count++].bell = &driver->bell;
+    }
+    for (int i = 0; i < driver->busy; i++) {
+        waits[count++].bell = driver->own[i]->bell;
+    }
+    for (int i = 0; i < count; i++) {
+        waits[i].seen = wefti_doorbell_arm(waits[i].bell);
+    }
+    const wefti_turn_news news = push_all(driver);
+    if (!news.moved && !has_changed(driver) && arm_nets(driver)) {
+        sleep_on(driver, waits, count,
+                 wefti_turn_sleep_ns(&news, &driver->patience));
+    }
+    for (int i = 0; i < count; i++) {
+        wefti_doorbell_disarm(waits[i].bell, waits[i].seen);
+    }
+}
+
+/* It looks at devices for a while, and sleeps for the rest. */
+static void drive(wefti_driver *driver)
+{
+    wefti_turn_patience *patience = &driver->patience;
+    const wefti_turn_news news = push_all(driver);
+    if (news.moved) {
+        *patience = (wefti_turn_patience){0, 0, 0, 0};
+        return;
+    }
+    const int64_t now_ns = news.looks ? wefti_clock_ns() : 0;
+    if (news.looks && patience->since_ns == 0) {
+        patience->since_ns = now_ns;
+    }
+    if (news.looks &&
+        now_ns - patience->since_ns < wefti_turn_look_ns(driver->own[0])) {
+        sched_yield();
+    } else {
+        park(driver);
+    }
+}
+
+static void *run(void *argument)
+{
+    wefti_driver *driver = argument;
+    wefti_thread_work_begin(&driver->work);
+    while (!atomic_load(&driver->stopping)) {
+        take_changes(driver);
+        find_busy(driver);
+        if (driver->busy > 0) {
+            drive(driver);
+        } else {
+            rest(driver);
+        }
+    }
+    return NULL;
+}
+
+/* ---- joining and leaving ---------------------------------------------------
+ */
+
+static void destroy(wefti_driver *driver)
+{
+    pthread_mutex_destroy(&driver->lock);
+    pthread_cond_destroy(&driver->told);
+    free(driver);
+}
+
+static weft_status create(wefti_driver **driver_out)
+{
+    wefti_driver *driver = calloc(1, sizeof(*driver));
+    if (!driver) {
+        return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for a driver");
+    }
+    driver->process = getpid();
+    pthread_mutex_init(&driver->lock, NULL);
+    pthread_cond_init(&driver->told, NULL);
+    wefti_doorbell_init(&driver->bell);
+    driver->alone = !wefti_doorbell_can_wait_for_any();
+    if (wefti_thread_start(run, driver, &driver->thread) != 0) {
+        weft_status status =
+            wefti_error_system("progress thread (pthread_create)");
+        destroy(driver);
+        return status;
+    }
+    (void)pthread_setname_np(driver->thread, "weft-progress"); /* for top */
+    *driver_out = driver;
+    return WEFT_OK;
+}
+
+static bool is_same_job(const wefti_engine *engine, const wefti_engine *other)
+{
+    const wefti_membership *own = engine->members, *theirs = other->members;
+    return own && theirs && own->nranks > 1 &&
+           memcmp(own->job_key, theirs->job_key, sizeof(own->job_key)) == 0;
+}
+
+static bool has_room(const wefti_driver *driver, const wefti_engine *engine)
+{
+    bool room = driver->process == getpid() && !driver->alone &&
+                driver->count < ENGINES_MOST;
+    for (int i = 0; i < driver->count && room; i++) {
+        room = !is_same_job(engine, driver->engines[i]);
+    }
+    return room;
+}
+
+/* To engine or without it. Both locks held. */
+static void change(wefti_driver *driver, const wefti_engine *engine)
+{
+    atomic_fetch_add(&driver->changes, 1);
+    wefti_doorbell_ring(&driver->bell);
+    if (driver->alone) {
+        wefti_doorbell_ring(engine->bell);
+    }
+}
+
+static void add(wefti_driver *driver, wefti_engine *engine)
+{
+    pthread_mutex_lock(&driver->lock);
+    driver->engines[driver->count++] = engine;
+    change(driver, engine);
+    pthread_mutex_unlock(&driver->lock);
+    engine->driver = driver;
+    atomic_store_explicit(&engine->thread_bell, &driver->bell,
+                          memory_order_release);
+}
+
+weft_status wefti_driver_join(wefti_engine *engine)
+{
+    weft_status status = WEFT_OK;
+    pthread_mutex_lock(&list_lock);
+    wefti_driver *driver = list;
+    while (driver && !has_room(driver, engine)) {
+        driver = driver->next;
+    }
+    if (!driver) {
+        status = create(&driver);
+        if (status == WEFT_OK) {
+            driver->next = list;
+            list = driver;
+        }
+    }
+    if (status == WEFT_OK) {
+        add(driver, engine);
+    }
+    const bool alone = status == WEFT_OK && driver->alone && driver->next;
+    pthread_mutex_unlock(&list_lock);
+    if (alone) {
+        wefti_log(WEFTI_LOG_INFO, -1,
+                  "this kernel has no futex_waitv, or forbids it: each "
+                  "communicator that is created has a progress thread");
+    }
+    return status;
+}
+
+/* Takes the engine out. Whether it was the last, and the driver is to end. */
+static bool take_out(wefti_driver *driver, const wefti_engine *engine)
+{
+    pthread_mutex_lock(&list_lock);
+    pthread_mutex_lock(&driver->lock);
+    for (int i = 0; i < driver->count; i++) {
+        if (driver->engines[i] == engine) {
+            driver->engines[i] = driver->engines[--driver->count];
+            break;
+        }
+    }
+    const bool last = driver->count == 0;
+    for (wefti_driver **link = &list; last && *link; link = &(*link)->next) {
+        if (*link == driver) {
+            *link = driver->next;
+            break;
+        }
+    }
+    pthread_mutex_unlock(&list_lock);
+    change(driver, engine);
+    for (const uint64_t wanted = atomic_load(&driver->changes);
+         driver->seen < wanted;) {
+        pthread_cond_wait(&driver->told, &driver->lock);
+    }
+    pthread_mutex_unlock(&driver->lock);
+    return last;
+}
+
+void wefti_driver_leave(wefti_engine *engine)
+{
+    wefti_driver *driver = engine->driver;
+    if (!driver) {
+        return;
+    }
+    if (take_out(driver, engine)) {
+        atomic_store(&driver->stopping, true);
+        wefti_doorbell_ring(&driver->bell);
+        pthread_join(driver->thread, NULL);
+        destroy(driver);
+    }
+    atomic_store(&engine->thread_bell, NULL);
+    engine->driver = NULL;
+}
+
+const wefti_thread_work *wefti_driver_get_work(const wefti_driver *driver)
+{
+    return driver ? &driver->work : NULL;
+}

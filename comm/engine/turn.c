@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm/engine/turn.c - pushing under the lock, and callers that wait without
+ * burning.
+ *
+ * A waiting caller spins while there are cores for all ranks, then yields,
+ * then sleeps on the rank's bell; with more ranks than cores it yields at
+ * once. Every sleep is bounded, because the watch for dead peers runs in the
+ * sleeper.
+ *
+ * While a device that rings no bell has something to do for an operation, it is
+ * looked at without sleeping for a millisecond, and then in short slices; where
+ * waiters do not spin, as cores are short, the slices begin after BRIEF_NS.
+ */
+#include "comm/engine/turn.h"
+
+#include "base/clock.h"
+#include "base/relax.h"
+#include "comm/engine/engine.h"
+#include "comm/net/net.h"
+
+#include <sched.h>
+
+enum {
+    SLEEP_NS = 20000000,
+    SLICE_NS = 50000,        /* the first sleep between looks at a device */
+    SLICE_MOST_NS = 1000000, /* and the last */
+    YIELD_NS = 1000000,
+    BRIEF_NS = 20000,   /* instead, of a device, where cores are short */
+    POLLS_PER_LOCK = 8, /* while spinning: the lock costs more than a look */
+    LOOKS_PER_CLOCK = 4
+};
+
+wefti_turn_news wefti_turn_push(wefti_engine *engine, int polls,
+                                bool (*done)(const void *), const void *context)
+{
+    wefti_turn_news news = {false, false, false, 0};
+    pthread_mutex_lock(&engine->lock);
+    news.moved = wefti_engine_push(engine);
+    news.done = done && done(context);
+    for (int poll = 1;
+         poll < polls && !news.moved && !news.done && !engine->copies_asked;
+         poll++) {
+        wefti_relax();
+        news.moved = wefti_engine_push(engine);
+        news.done = done && done(context);
+    }
+    news.due_ns = engine->due_ns;
+    news.looks = engine->looks;
+    wefti_engine_unlock(engine);
+    return news;
+}
+
+/* What all communicators of a job of two wait for from the other rank. Among
+ * more anything may be of use: what came for others is to be passed on
+ * (comm/net/rounds.h). */
+static wefti_port_expected find_expected(const wefti_engine *engine)
+{
+    const wefti_port_expected anything = {0, 0, false};
+    wefti_port_expected least = anything;
+    if (atomic_load(&engine->callers) > 0) {
+        return anything; /* they may wait for what no operation knows of */
+    }
+    for (weft_comm *comm = engine->comms; comm; comm = comm->next) {
+        wefti_expected own;
+        if (!comm->watch->expects(comm, 1 - comm->rank, &own)) {
+            return anything;
+        }
+        least.blocked |= own.blocked;
+        if (own.messages > 0 &&
+            (least.messages == 0 || own.bytes < least.bytes)) {
+            least.messages = own.messages;
+            least.bytes = own.bytes;
+        }
+    }
+    return least;
+}
+
+bool wefti_turn_arm_net_locked(wefti_engine *engine)
+{
+    if (engine->net->nranks == 2) {
+        wefti_net_expect(engine->net, 1 - engine->net->rank,
+                         find_expected(engine));
+    }
+    return wefti_net_arm(engine->net);
+}
+
+bool wefti_turn_arm_net(wefti_engine *engine)
+{
+    bool armed = true;
+    if (engine->net) {
+        pthread_mutex_lock(&engine->lock);
+        armed = wefti_turn_arm_net_locked(engine);
+        pthread_mutex_unlock(&engine->lock);
+    }
+    return armed;
+}
+
+void wefti_turn_note_sleep(wefti_engine *engine, int64_t *silent_ns, bool rung,
+                           int64_t slept_ns)
+{
+    *silent_ns = rung ? 0 : *silent_ns + slept_ns;
+    if (engine->net && *silent_ns >= SLEEP_NS) {
+        *silent_ns = 0;
+        pthread_mutex_lock(&engine->lock);
+        wefti_net_hurry(engine->net);
+        pthread_mutex_unlock(&engine->lock);
+    }
+}
+
+void wefti_turn_leave_net(wefti_engine *engine)
+{
+    if (engine->net && atomic_fetch_sub(&engine->drivers, 1) == 1) {
+        pthread_mutex_lock(&engine->lock);
+        wefti_net_leave(engine->net);
+        pthread_mutex_unlock(&engine->lock);
+    }
+}
+
+int64_t wefti_turn_sleep_ns(const wefti_turn_news *news,
+                            wefti_turn_patience *patience)
+{
+    int64_t most_ns = SLEEP_NS;
+    if (news->looks) {
+        int64_t slice_ns = 2 * patience->slice_ns;
+        slice_ns = slice_ns < SLICE_NS ? SLICE_NS : slice_ns;
+        most_ns = slice_ns < SLICE_MOST_NS ? slice_ns : SLICE_MOST_NS;
+        patience->slice_ns = most_ns;
+    }
+    if (news->due_ns == INT64_MAX) {
+        return most_ns;
+    }
+    int64_t left_ns = news->due_ns - wefti_clock_ns();
+    return left_ns < 1000 ? 1000 : left_ns < most_ns ? left_ns : most_ns;
+}
+
+int64_t wefti_turn_look_ns(const wefti_engine *engine)
+{
+    return wefti_engine_spins(engine) ? YIELD_NS : BRIEF_NS;
+}
+
+/* Announces the sleep, looks once more, and sleeps if there is no news. */
+static bool park(wefti_engine *engine, bool (*done)(const void *),
+                 const void *context, wefti_turn_patience *patience)
+{
+    uint32_t seen = wefti_doorbell_arm(engine->bell);
+    wefti_turn_news news = wefti_turn_push(engine, 1, done, context);
+    if (!news.moved && !news.done && wefti_turn_arm_net(engine)) {
+        const int64_t limit_ns = wefti_turn_sleep_ns(&news, patience);
+        wefti_doorbell_sleep(engine->bell, seen, limit_ns);
+        wefti_turn_note_sleep(engine, &patience->silent_ns,
+                              wefti_doorbell_is_rung(engine->bell, seen),
+                              limit_ns);
+    }
+    wefti_doorbell_disarm(engine->bell, seen);
+    return news.done;
+}
+
+/* Spins or yields once; false: it is time to sleep. */
+static bool stay_awake(const wefti_engine *engine,
+                       wefti_turn_patience *patience, int64_t due_ns,
+                       bool looks)
+{
+    if (due_ns != INT64_MAX) {
+        return false;
+    }
+    bool spin = wefti_engine_spins(engine);
+    if (patience->looks++ % LOOKS_PER_CLOCK == 0 || !spin) {
+        int64_t now_ns = wefti_clock_ns();
+        if (patience->since_ns == 0) {
+            patience->since_ns = now_ns;
+        }
+        int64_t waited_ns = now_ns - patience->since_ns;
+        if (waited_ns > (looks ? wefti_turn_look_ns(engine) : YIELD_NS)) {
+            return false;
+        }
+        if (!spin || waited_ns > engine->spin_ns) {
+            sched_yield();
+            patience->looks = 0; /* and look at the clock next time */
+            return true;
+        }
+    }
+    wefti_relax();
+    return true;
+}
+
+static void drive(wefti_engine *engine, bool (*done)(const void *),
+                  const void *context)
+{
+    const int polls = wefti_engine_spins(engine) ? POLLS_PER_LOCK : 1;
+    wefti_turn_patience patience = {0, 0, 0, 0};
+    for (;;) {
+        wefti_turn_news news = wefti_turn_push(engine, polls, done, context);
+        if (news.done) {
+            return;
+        }
+        if (news.moved) {
+            patience = (wefti_turn_patience){0, 0, 0, 0};
+        } else if (!stay_awake(engine, &patience, news.due_ns, news.looks) &&
+                   park(engine, done, context, &patience)) {
+            return;
+        }
+    }
+}
+
+/* A caller waits for what no operation may know of. */
+static void expect_anything(wefti_engine *engine)
+{
+    if (engine->net->nranks == 2) {
+        pthread_mutex_lock(&engine->lock);
+        wefti_net_expect(engine->net, 1 - engine->net->rank,
+                         (wefti_port_expected){0, 0, false});
+        pthread_mutex_unlock(&engine->lock);
+    }
+}
+
+void wefti_engine_drive(wefti_engine *engine, bool (*done)(const void *),
+                        const void *context)
+{
+    if (!engine->net) {
+        drive(engine, done, context);
+        return;
+    }
+    atomic_fetch_add(&engine->callers, 1);
+    atomic_fetch_add(&engine->drivers, 1);
+    expect_anything(engine);
+    drive(engine, done, context);
+    atomic_fetch_sub(&engine->callers, 1);
+    wefti_turn_leave_net(engine);
+}

@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm/steps/payload.c - entries, areas and lent buffers.
+ *
+ * entry.number, stored behind all this, publishes the payload and where it is.
+ * entry.met (reader's store) pairs with find_reader's load: the reader is done
+ * with what it was lent. Areas: see page.completed in comm/fabric/shared.h.
+ */
+#include "comm/steps/payload.h"
+
+#include "base/check.h"
+#include "base/prefetch.h"
+#include "comm/pattern/shape.h"
+#include "comm/steps/op_life.h"
+#include "comm/steps/unstaged.h"
+#include "kernels/wire/reduce.h"
+
+#include <string.h>
+
+enum {
+    AREAS_AT_HAND = 4, /* so many stay in a core's own cache */
+    PREFETCH_MOST_BYTES = 8 << 10
+};
+
+/* Of a payload that is not in the entry, in place of it. */
+typedef struct whereabouts {
+    uint64_t offset; /* from its rank's region, or in the domain's memory */
+    uint64_t place;  /* STAGED or MAPPED */
+} whereabouts;
+
+_Static_assert(sizeof(whereabouts) == sizeof(((wefti_entry *)NULL)->payload),
+               "takes the payload's room");
+
+static wefti_entry *entry_of(const weft_comm *comm, const wefti_op *op,
+                             int rank)
+{
+    return wefti_shared_get_entry(&comm->fabric.shared, rank, op->number);
+}
+
+static size_t all_bytes(const weft_comm *comm, const wefti_op *op)
+{
+    return wefti_oneshot_bytes(comm->nranks, &op->desc, &op->role);
+}
+
+static bool fits_entry(size_t bytes)
+{
+    return bytes <= WEFTI_ENTRIES_BYTES;
+}
+
+bool wefti_payload_own_is_here(const wefti_op *op)
+{
+    return !op->places.send && !op->desc.scale;
+}
+
+/* A root that all send to is nobody's source but its own. */
+static bool is_read(const weft_comm *comm, const wefti_op *op)
+{
+    const bool keeps =
+        comm->nranks == 1 || (op->role.shape->receives == WEFTI_WHO_ROOT &&
+                              comm->rank == op->desc.root);
+    return op->role.sends && !(keeps && wefti_payload_own_is_here(op));
+}
+
+size_t wefti_payload_bytes(const weft_comm *comm, const wefti_op *op)
+{
+    return is_read(comm, op) ? all_bytes(comm, op) : 0;
+}
+
+/* ---- areas --------------------------------------------------------------- */
+
+static unsigned char *area_at(const weft_comm *comm, int area)
+{
+    return comm->fabric.shared.regions[comm->rank] +
+           comm->fabric.shared.layout.areas + (size_t)area * WEFTI_AREA_BYTES;
+}
+
+/* The first free one of those before end; end: none is. */
+static int find_area(const weft_comm *comm, int end)
+{
+    int area = 0;
+    while (area < end && comm->area_users[area] > comm->peers_done) {
+        area++;
+    }
+    return area;
+}
+
+/* One is free: of all operations that have an op slot, each uses one at most.
+ */
+static unsigned char *take_area(weft_comm *comm, const wefti_op *op)
+{
+    int area = find_area(comm, AREAS_AT_HAND);
+    if (area == AREAS_AT_HAND) {
+        wefti_op_look_completed(comm);
+        area = find_area(comm, WEFTI_OP_SLOTS);
+    }
+    WEFTI_ASSERT(area < WEFTI_OP_SLOTS);
+    comm->area_users[area] = op->number;
+    return area_at(comm, area);
+}
+
+/* ---- showing ------------------------------------------------------------- */
+
+/* What peers read of it; a rank's own part need not be there. */
+static void copy_out(const wefti_op *op, unsigned char *place,
+                     const unsigned char *payload, size_t bytes)
+{
+    const size_t part = op->desc.count * op->role.elem_bytes;
+    if (op->desc.scale) {
+        wefti_scale(place, payload, op->desc.scale, bytes / op->role.elem_bytes,
+                    op->desc.dtype);
+    } else if (op->role.shape->send_parts && wefti_payload_own_is_here(op)) {
+        const size_t before = (size_t)op->problem.rank * part;
+        const size_t behind = before + part;
+        memcpy(place, payload, before);
+        memcpy(place + behind, payload + behind, bytes - behind);
+    } else {
+        memcpy(place, payload, bytes);
+    }
+}
+
+void wefti_payload_show(weft_comm *comm, wefti_op *op, const void *payload)
+{
+    const size_t bytes = wefti_payload_bytes(comm, op);
+    wefti_entry *entry = entry_of(comm, op, comm->rank);
+    if (bytes == 0) {
+        return;
+    }
+    if (fits_entry(bytes)) {
+        copy_out(op, wefti_entry_payload(entry, bytes), payload, bytes);
+        return;
+    }
+    whereabouts at = {.place = WEFTI_PLACE_MAPPED};
+    if (wefti_unstaged_choose(comm, op) == WEFTI_PLACE_MAPPED &&
+        wefti_mapped_locate(comm->fabric.mapped, payload, bytes, &at.offset)) {
+        op->unstaged = WEFTI_PLACE_MAPPED;
+        comm->fabric.unstaged_bytes += bytes;
+    } else {
+        unsigned char *area = take_area(comm, op);
+        at.offset = (uint64_t)(area - comm->fabric.shared.regions[comm->rank]);
+        at.place = WEFTI_PLACE_STAGED;
+        copy_out(op, area, payload, bytes);
+    }
+    memcpy(entry->payload, &at, sizeof(at));
+}
+
+void wefti_payload_prefetch(const weft_comm *comm, const wefti_op *op)
+{
+    const size_t bytes = wefti_payload_bytes(comm, op);
+    const wefti_entry *next = wefti_shared_get_entry(
+        &comm->fabric.shared, comm->rank, op->number + 1);
+    if (bytes == 0 || bytes > PREFETCH_MOST_BYTES ||
+        op->unstaged != WEFTI_PLACE_STAGED) {
+        return;
+    }
+    if (fits_entry(bytes)) {
+        wefti_prefetch_write(next, bytes <= sizeof(next->payload)
+                                       ? sizeof(*next)
+                                       : sizeof(*next) + bytes);
+        return;
+    }
+    const int area = find_area(comm, AREAS_AT_HAND);
+    wefti_prefetch_write(area_at(comm, area % AREAS_AT_HAND), bytes);
+    wefti_prefetch_write(next, sizeof(*next));
+}
+
+/* ---- reading ------------------------------------------------------------- */
+
+const unsigned char *wefti_payload_find(weft_comm *comm, const wefti_op *op,
+                                        int rank, bool *lent)
+{
+    wefti_entry *entry = entry_of(comm, op, rank);
+    const size_t bytes = all_bytes(comm, op);
+    whereabouts at;
+    if (rank == comm->rank && wefti_payload_own_is_here(op)) {
+        return op->desc.send;
+    }
+    if (fits_entry(bytes)) {
+        return wefti_entry_payload(entry, bytes);
+    }
+    memcpy(&at, entry->payload, sizeof(at));
+    if (at.place == WEFTI_PLACE_STAGED) {
+        return comm->fabric.shared.regions[rank] + at.offset;
+    }
+    const void *found =
+        wefti_mapped_find(comm->fabric.mapped, at.offset, bytes);
+    WEFTI_ASSERT(found); /* all members keep it */
+    *lent = true;
+    return found;
+}
+
+void wefti_payload_give_back(weft_comm *comm, const wefti_op *op)
+{
+    atomic_store(&entry_of(comm, op, comm->rank)->met, op->number);
+    for (int peer = 0; peer < comm->nranks; peer++) {
+        if (peer != comm->rank) {
+            wefti_doorbell_ring(comm->bells[peer]);
+        }
+    }
+}
+
+int wefti_payload_find_reader(weft_comm *comm, const wefti_op *op)
+{
+    for (int peer = 0; peer < comm->nranks; peer++) {
+        if (peer != comm->rank &&
+            wefti_shape_moves(op->role.shape, op->desc.root, comm->rank,
+                              peer) &&
+            atomic_load(&entry_of(comm, op, peer)->met) != op->number) {
+            return peer;
+        }
+    }
+    return -1;
+}

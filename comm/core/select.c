@@ -294,9 +294,9 @@ double wefti_select_cost_ns(const wefti_scope *scope, const weft_op *op,
 }
 
 /*
- * Whether oneshot's bytes alone take longer than all of the pattern: every rank
- * sends its payload to every rank of other hosts, through a link that its host
- * shares. A root sends, or gets, alone.
+ * Whether oneshot's hop and bytes alone take longer than the pattern: every
+ * rank sends its payload to every rank of other hosts, through a link that its
+ * host shares. A root sends, or gets, alone.
  */
 static bool fills_link(const wefti_scope *scope, const weft_op *op,
                        const wefti_role *role, const wefti_pattern *pattern)
@@ -309,8 +309,9 @@ static bool fills_link(const wefti_scope *scope, const weft_op *op,
     const double locals = ranks / hosts, remotes = ranks - locals;
     const double bytes = (double)wefti_oneshot_bytes(scope->nranks, op, role) *
                          remotes * (role->shape->rooted ? 1 : locals);
-    return pattern && has_cost(op, pattern) &&
-           bytes * rates->network_byte_ns > cost_ns(scope, op, pattern, 1);
+    return pattern && has_cost(op, pattern) && hosts > 1 &&
+           rates->network_latency_ns + bytes * rates->network_byte_ns >
+               weighed_ns(scope, op, pattern);
 }
 
 wefti_choice wefti_select(const wefti_scope *scope, const weft_op *op,

@@ -29,6 +29,9 @@ static shares shares_of(const wefti_problem *problem, const wefti_sizes *sizes)
     }
     own.handled = own.owners / sizes->locals;
     own.rounds = wefti_sizes_chunks(sizes, sizes->bytes / own.owners);
+    if (own.handled * own.rounds < 1) {
+        own.handled = 1 / own.rounds; /* of fewer than ranks, some has one */
+    }
     return own;
 }
 

@@ -13,8 +13,9 @@
 
 static void *row_of(weft_comm *comm, const wefti_op *op, int rank)
 {
-    return wefti_shared_get_entry(&comm->fabric.shared, rank, op->number)
-        ->payload;
+    return wefti_entry_payload(
+        wefti_shared_get_entry(&comm->fabric.shared, rank, op->number),
+        (size_t)comm->nranks * sizeof(uint16_t));
 }
 
 void wefti_host_counts_declare(weft_comm *comm, wefti_op *op)

@@ -570,10 +570,9 @@ static void test_collectives_small_chunks_exact(void **state)
 {
     (void)state;
     setenv("WEFT_ALGO",
-           is_remote
-               ? "alltoall:two_hop/pairwise,alltoallv:two_hop/pairwise,"
-                 "gather:pairwise,scatter:pairwise"
-               : "alltoall:pairwise,gather:pairwise,scatter:pairwise",
+           is_remote ? "alltoall:two_hop/pairwise,alltoallv:two_hop/pairwise,"
+                       "gather:pairwise,scatter:pairwise"
+                     : "alltoall:pairwise,gather:pairwise,scatter:pairwise",
            1);
     char bytes[32];
     snprintf(bytes, sizeof(bytes), "%zu", chunk_bytes);

@@ -198,8 +198,9 @@ static void test_create_wrong_config_refused_by_name(void **state)
     static const char *const none[] = {"alltoallv:oneshot", "gatherv:oneshot",
                                        "send:oneshot", "barrier:oneshot"};
     static const char *const allowed[] = {
-        "allowed for alltoallv is pairwise|two_hop", "allowed for gatherv is pairwise",
-        "|all_gatherv|reduce_scatterv", "|all_gatherv|reduce_scatterv"};
+        "allowed for alltoallv is pairwise|two_hop",
+        "allowed for gatherv is pairwise", "|all_gatherv|reduce_scatterv",
+        "|all_gatherv|reduce_scatterv"};
     for (size_t i = 0; i < sizeof(none) / sizeof(none[0]); i++) {
         setenv("WEFT_ALGO", none[i], 1);
         assert_int_equal(refused(weft_comm_create(NULL, &comm), none[i]), 0);

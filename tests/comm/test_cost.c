@@ -419,11 +419,11 @@ static void test_choice_small_ones_not_to_fill_the_link(void **state)
     assert_string_equal(name_of(&scope, WEFT_COLLECTIVE_ALLREDUCE, 1024),
                         "oneshot");
     scope.rates = &known.rates;
-    assert_string_equal(name_of(&scope, WEFT_COLLECTIVE_ALLREDUCE, 256),
+    assert_string_equal(name_of(&scope, WEFT_COLLECTIVE_ALLREDUCE, 64),
                         "oneshot");
     assert_string_equal(name_of(&scope, WEFT_COLLECTIVE_ALLREDUCE, 1024),
                         "hierarchical");
-    assert_string_equal(name_of(&scope, WEFT_COLLECTIVE_BROADCAST, 1024),
+    assert_string_equal(name_of(&scope, WEFT_COLLECTIVE_BROADCAST, 64),
                         "oneshot"); /* of one rank alone */
     free(grouping);
     expect(2, 8, WEFT_COLLECTIVE_ALLREDUCE, 8, "oneshot");

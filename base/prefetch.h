@@ -12,7 +12,7 @@
 static inline void wefti_prefetch_write(const void *begin, size_t bytes)
 {
 #if defined(__x86_64__)
-    /* The compiler's own hint is one for reading, unless it is told of the
+    /* The compiler's own hint is one for reading, unless it may assume the
      * instruction; processors that lack it do nothing. */
     for (size_t at = 0; at < bytes; at += 64) {
         __asm__ volatile("prefetchw %0" : : "m"(((const char *)begin)[at]));

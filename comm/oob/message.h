@@ -45,7 +45,7 @@ enum {
  * ACCEPTED S            sealed: you are a member, wait
  * NOTICE S              sealed: a text worth a warning, such as which ranks are
  *                       missing
- * WELCOME S             sealed: all are here; who they are, in as many messages
+ * WELCOME S             sealed: all are here; the members, in as many messages
  *                       as that takes, and where the memory can be fetched
  * CLAIM                 over a leader's unix socket: rank and token
  * HANDED                back: token, and the descriptor

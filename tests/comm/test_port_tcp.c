@@ -266,7 +266,7 @@ static void exchange(int rails, uint64_t *seed)
     connect_rails(ends, rails, same_rails, addresses);
     for (uint32_t number = 0; number < MESSAGES; number++) {
         for (int i = 0; i < 2; i++) {
-            const size_t bytes = draw_bytes(seed);
+            const size_t bytes = draw_bytes(seed) / (rails == 1 ? 1 : 4);
             unsigned char *at = data[i][number] = malloc(bytes + 1);
             assert_non_null(at);
             for (size_t k = 0; k < bytes; k++) {

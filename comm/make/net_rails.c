@@ -373,8 +373,13 @@ static weft_status measure(common *self, const wefti_net_try *ask,
     rails.small = find_quickest(&found, worth);
     wefti_net_figures together = {0};
     if (status == WEFT_OK) {
+        /* No faster than each alone allows, whatever the slope between two
+         * sizes makes of noise. */
+        const int64_t least_ps = wefti_rails_byte_ps(rails.byte_ps);
         use(self, &rails);
         status = ask->find(ask->context, &together);
+        together.byte_ps =
+            together.byte_ps < least_ps ? least_ps : together.byte_ps;
     }
     if (status != WEFT_OK) {
         return status;

@@ -550,47 +550,6 @@ static void test_cuda_query_knows_pointers_of_any_origin(void **state)
     in_child(check_queried, NULL, "WEFT_FAKE_GPU_COUNT", "2", NULL);
 }
 
-/* Freeing waits for no stream at a gate: raising that takes a copy here, which
- * the driver would not take meanwhile. */
-static void check_freed_beside(void *arg)
-{
-    (void)arg;
-    weft_device *device = open_cuda(0);
-    weft_stream *stands = make_stream(device), *other = make_stream(device);
-    weft_gate *gate = make_gate(device, 1);
-    weft_pointer found = {.size_bytes = sizeof(found)};
-    void *given[PLACES], *room = make_memory(device, WEFT_MEMORY_DEVICE, 8);
-    for (place kind = PINNED; kind < PLACES; kind++) {
-        given[kind] = get_place(device, kind, 4097);
-    }
-    CHECK_WEFT(weft_gate_wait(gate, 0, 1, stands));
-    for (place kind = PINNED; kind < PLACES; kind++) {
-        weft_device_free(device, given[kind]);
-        CHECK_WEFT(weft_device_copy(device, room, "8 bytes", 8, other));
-    }
-    CHECK_WEFT(weft_gate_signal(gate, 0, 1, other));
-    CHECK_WEFT(weft_stream_wait(stands));
-    CHECK_WEFT(weft_stream_wait(other));
-    for (place kind = PINNED; kind < PLACES; kind++) {
-        CHECK_WEFT(weft_device_query(device, given[kind], &found));
-        CHECK(found.kind == WEFT_MEMORY_HOST);
-    }
-    weft_device_free(device, room);
-    weft_stream_destroy(stands);
-    weft_stream_destroy(other);
-    weft_gate_destroy(gate);
-    close_cuda(device);
-}
-
-static void test_cuda_memory_freed_waits_for_no_stream_at_a_gate(void **state)
-{
-    (void)state;
-    for (int i = 0; i < SEEDS; i++) {
-        in_child(check_freed_beside, NULL, "WEFT_FAKE_GPU_SEED", seeds[i],
-                 NULL);
-    }
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -605,7 +564,6 @@ int main(void)
         cmocka_unit_test(test_cuda_gate_that_fails_releases_streams),
         cmocka_unit_test(test_cuda_gates_share_pinned_pages),
         cmocka_unit_test(test_cuda_query_knows_pointers_of_any_origin),
-        cmocka_unit_test(test_cuda_memory_freed_waits_for_no_stream_at_a_gate),
     };
     return cmocka_run_group_tests(tests, set_kernels, NULL);
 }

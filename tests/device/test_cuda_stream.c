@@ -447,6 +447,50 @@ static void test_cuda_streams_beyond_the_connections_are_told_once(void **state)
     in_child(check_warned, &most, "CUDA_DEVICE_MAX_CONNECTIONS", "99", NULL);
 }
 
+/* Freeing waits for no stream at a gate: raising that takes a copy here, which
+ * the driver would not take meanwhile. */
+static void check_freed_beside(void *arg)
+{
+    (void)arg;
+    weft_device *device = open_cuda(0);
+    weft_stream *stands = make_stream(device), *other = make_stream(device);
+    weft_gate *gate = make_gate(device, 1);
+    weft_pointer found = {.size_bytes = sizeof(found)};
+    const weft_memory_kind kinds[] = {WEFT_MEMORY_PINNED, WEFT_MEMORY_DEVICE,
+                                      WEFT_MEMORY_EXPORTABLE};
+    void *given[3], *room = make_memory(device, WEFT_MEMORY_DEVICE, 8);
+    for (int k = 0; k < 3; k++) {
+        given[k] = make_memory(device, kinds[k], 4097);
+    }
+    CHECK_WEFT(weft_gate_wait(gate, 0, 1, stands));
+    for (int k = 0; k < 3; k++) {
+        weft_device_free(device, given[k]);
+        CHECK_WEFT(weft_device_copy(device, room, "8 bytes", 8, other));
+    }
+    CHECK_WEFT(weft_gate_signal(gate, 0, 1, other));
+    CHECK_WEFT(weft_stream_wait(stands));
+    CHECK_WEFT(weft_stream_wait(other));
+    for (int k = 0; k < 3; k++) {
+        CHECK_WEFT(weft_device_query(device, given[k], &found));
+        CHECK(found.kind == WEFT_MEMORY_HOST);
+    }
+    weft_device_free(device, room);
+    weft_stream_destroy(stands);
+    weft_stream_destroy(other);
+    weft_gate_destroy(gate);
+    close_cuda(device);
+}
+
+static void test_cuda_memory_freed_waits_for_no_stream_at_a_gate(void **state)
+{
+    (void)state;
+    const char *const seeds[] = {"1", "2", "3", "4"};
+    for (int i = 0; i < 4; i++) {
+        in_child(check_freed_beside, NULL, "WEFT_FAKE_GPU_SEED", seeds[i],
+                 NULL);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -458,6 +502,7 @@ int main(void)
         cmocka_unit_test(test_cuda_event_times_are_the_hosts),
         cmocka_unit_test(test_cuda_event_times_do_not_wait_for_a_gpu_held_up),
         cmocka_unit_test(test_cuda_event_posted_anew_leaves_older_waits),
+        cmocka_unit_test(test_cuda_memory_freed_waits_for_no_stream_at_a_gate),
         cmocka_unit_test(
             test_cuda_streams_beyond_the_connections_are_told_once),
     };

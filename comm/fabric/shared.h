@@ -63,8 +63,9 @@ enum {
     WEFTI_STAGING_BYTES = 4 << 20,
     WEFTI_AREA_BYTES = 64 << 10, /* one payload that no entry holds */
     WEFTI_P2P_SLOTS = 4,         /* to a peer of the domain */
-    /* To another, whose word takes longer: as many as can be unread. */
-    WEFTI_P2P_REMOTE_SLOTS = WEFTI_DEPTH,
+    /* To another, whose word takes longer; its reader has offered places for
+     * twice as many (comm/steps/offer.c). */
+    WEFTI_P2P_REMOTE_SLOTS = WEFTI_DEPTH / 2,
     WEFTI_P2P_SLOT_BYTES = 64 << 10,
     /* What is staged for one peer, in areas: queue 0 and one-sided memory (its
      * second channel), and then the other queues. */

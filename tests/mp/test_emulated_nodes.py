@@ -132,7 +132,7 @@ class Emulated(unittest.TestCase):
         """What is logged of two rails, rank's shell having been run before, and
         how many bytes each of rank 0's interfaces has sent."""
         count = "cat /sys/class/net/eth[01]/statistics/tx_bytes"
-        done = run(emulated(f"{nodes}x1,200mbit+100mbit", nodes, "sh", "-c",
+        done = run(emulated(f"{nodes}x1,400mbit+100mbit", nodes, "sh", "-c",
                             f"{shell}; {PERF} all_reduce --sizes 4M -n 3 -w 1 "
                             f"&& {{ [ $WEFT_RANK != 0 ] || {count}; }}"),
                    WEFT_LOG="info", **settings)
@@ -145,14 +145,14 @@ class Emulated(unittest.TestCase):
     def test_rails_carry_in_proportion_to_their_speed(self):
         for _ in range(ATTEMPTS):
             err, sent = self.with_rails()
-            if "used in proportion" in err:
+            if "used in proportion" in err and sent[0] > 1.2 * sent[1]:
                 break
         self.assertRegex(err, r"rails: eth0 [0-9.]+ Gbit/s, eth1 [0-9.]+ "
                          r"Gbit/s; together [0-9.]+ Gbit/s: used in proportion")
         self.assertRegex(err, "network of eth0,eth1: ")
         # Speeds measured beside other jobs are wrong, and made good only then.
         self.assertGreater(sent[0], 1.2 * sent[1])
-        self.assertLess(sent[0], 4 * sent[1])
+        self.assertLess(sent[0], 8 * sent[1])
         # Named, and not measured: what waits says which is slower.
         err, sent = self.with_rails(WEFT_NET_RATES="usual",
                                     WEFT_NET_INTERFACE="eth0,eth1")

@@ -55,6 +55,10 @@ WEFT_NODISCARD weft_status wefti_cuda_can_access(int index, int peer,
 WEFT_NODISCARD weft_status wefti_cuda_device_enter(const weft_device *device);
 void wefti_cuda_device_leave(const weft_device *device);
 
+/* Graphs that a program may launch wait for other ranks from now on, or (a
+ * communicator's end) no more: what is freed beside them is kept. */
+void wefti_cuda_note_graphs(const weft_device *device, bool on);
+
 /*
  * wefti_cuda_find_kernels - the file with weft's own kernels, which it opens;
  * no driver is asked.

@@ -228,8 +228,11 @@ weft_status wefti_cuda_mem_alloc(weft_device *device, weft_memory_kind kind,
     if (status < 0) {
         return status;
     }
-    wefti_cuda_release_tend(gpu); /* what it has is wanted now */
     status = alloc(gpu, bytes, &made);
+    if (status == WEFT_ERR_NO_MEMORY) {
+        wefti_cuda_release_tend(gpu); /* what it has is wanted now */
+        status = alloc(gpu, bytes, &made);
+    }
     if (status == WEFT_OK) {
         status = add(gpu->memory, &made);
         if (status < 0) {

@@ -7,7 +7,9 @@
  * that stands at a gate this would be for ever, where a call must be made
  * before the gate is raised: a copy by a rank's progress thread, say. So memory
  * that is freed while a stream of weft's may stand is kept, and freed with the
- * next that is freed or allocated, or after the next drain, when none does.
+ * next that is freed when none does, where an allocation finds no memory, or
+ * when the GPU is closed. Graphs with operations in them may be launched at any
+ * time, and stand: as long as there may be such, all is kept.
  *
  * Whoever frees holds the lock alone, and whoever queues waits shares it, so
  * that none begins to stand meanwhile. A thread may hold it for long whose
@@ -15,6 +17,7 @@
  */
 #include "base/error.h"
 #include "base/log.h"
+#include "device/cuda.h"
 #include "device/cuda_gpu.h"
 #include "device/holds.h"
 
@@ -30,6 +33,7 @@ struct wefti_cuda_release {
     pthread_mutex_t lock;
     kept *first; /* guarded by lock */
     _Atomic int count;
+    _Atomic int graphs; /* communicators that may have some */
 };
 
 weft_status wefti_cuda_release_create(wefti_cuda_gpu *gpu)
@@ -43,9 +47,13 @@ weft_status wefti_cuda_release_create(wefti_cuda_gpu *gpu)
     return WEFT_OK;
 }
 
+/* Of a GPU that has failed, memory is gone with its context. */
 static void release(wefti_cuda_gpu *gpu, const wefti_cuda_block *block)
 {
     const wefti_cuda_api *api = gpu->api;
+    if (atomic_load(&gpu->broken) != 0) {
+        return;
+    }
     switch (block->kind) {
     case WEFT_MEMORY_PINNED:
         wefti_cuda_note(gpu,
@@ -95,7 +103,7 @@ static bool begin(wefti_cuda_gpu *gpu)
     if (pthread_rwlock_trywrlock(&gpu->release->queueing) != 0) {
         return false;
     }
-    if (!wefti_holds_any_of(gpu)) {
+    if (atomic_load(&gpu->release->graphs) == 0 && !wefti_holds_any_of(gpu)) {
         return true;
     }
     pthread_rwlock_unlock(&gpu->release->queueing);
@@ -132,6 +140,19 @@ void wefti_cuda_release_tend(wefti_cuda_gpu *gpu)
     if (atomic_load(&gpu->release->count) > 0 && begin(gpu)) {
         release_kept(gpu);
         pthread_rwlock_unlock(&gpu->release->queueing);
+    }
+}
+
+void wefti_cuda_note_graphs(const weft_device *device, bool on)
+{
+    struct wefti_cuda_release *own = wefti_cuda_gpu_of(device)->release;
+    if (on) {
+        /* None of what is being freed now is waited for by a launch. */
+        pthread_rwlock_rdlock(&own->queueing);
+        atomic_fetch_add(&own->graphs, 1);
+        pthread_rwlock_unlock(&own->queueing);
+    } else {
+        atomic_fetch_sub(&own->graphs, 1);
     }
 }
 

@@ -259,10 +259,6 @@ weft_status wefti_cuda_stream_drain(weft_stream *base)
     }
     wefti_device_tend(base->device);
     wefti_holds_pass(stream->holds);
-    if (wefti_cuda_enter(gpu) == WEFT_OK) {
-        wefti_cuda_release_tend(gpu);
-        wefti_cuda_leave(gpu);
-    }
     weft_status error = wefti_holds_get_error(stream->holds);
     return error < 0 ? error : status;
 }

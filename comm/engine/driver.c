@@ -42,7 +42,7 @@ struct wefti_driver {
     pthread_mutex_t lock;
     pthread_cond_t told;
     wefti_engine *engines[ENGINES_MOST]; /* [count] */
-    int count;
+    int count, leaving;                  /* and threads that wait in take_out */
     _Atomic uint64_t changes;
     uint64_t seen;
 
@@ -105,14 +105,18 @@ static bool has_changed(const wefti_driver *driver)
     return changed;
 }
 
+/* An engine that has it for itself rings but its own bell. */
 static void rest(wefti_driver *driver)
 {
-    const uint32_t seen = wefti_doorbell_arm(&driver->bell);
+    wefti_doorbell *bell = driver->alone && driver->own_count > 0
+                               ? driver->own[0]->bell
+                               : &driver->bell;
+    const uint32_t seen = wefti_doorbell_arm(bell);
     if (!has_changed(driver)) {
-        wefti_doorbell_sleep(&driver->bell, seen, IDLE_NS);
+        wefti_doorbell_sleep(bell, seen, IDLE_NS);
         wefti_thread_work_woken(&driver->work);
     }
-    wefti_doorbell_disarm(&driver->bell, seen);
+    wefti_doorbell_disarm(bell, seen);
 }
 
 /* One push of each. */
@@ -282,7 +286,8 @@ static void add(wefti_driver *driver, wefti_engine *engine)
     change(driver, engine);
     pthread_mutex_unlock(&driver->lock);
     engine->driver = driver;
-    atomic_store_explicit(&engine->thread_bell, &driver->bell,
+    atomic_store_explicit(&engine->thread_bell,
+                          driver->alone ? engine->bell : &driver->bell,
                           memory_order_release);
 }
 
@@ -334,10 +339,14 @@ static bool take_out(wefti_driver *driver, const wefti_engine *engine)
     }
     pthread_mutex_unlock(&list_lock);
     change(driver, engine);
-    for (const uint64_t wanted = atomic_load(&driver->changes);
-         driver->seen < wanted;) {
+    const uint64_t wanted = atomic_load(&driver->changes);
+    driver->leaving++;
+    /* The last frees it: others that leave it are out by then. */
+    while (driver->seen < wanted || (last && driver->leaving > 1)) {
         pthread_cond_wait(&driver->told, &driver->lock);
     }
+    driver->leaving--;
+    pthread_cond_broadcast(&driver->told);
     pthread_mutex_unlock(&driver->lock);
     return last;
 }
@@ -348,13 +357,14 @@ void wefti_driver_leave(wefti_engine *engine)
     if (!driver) {
         return;
     }
-    if (take_out(driver, engine)) {
+    const bool last = take_out(driver, engine);
+    atomic_store(&engine->thread_bell, NULL);
+    if (last) {
         atomic_store(&driver->stopping, true);
         wefti_doorbell_ring(&driver->bell);
         pthread_join(driver->thread, NULL);
         destroy(driver);
     }
-    atomic_store(&engine->thread_bell, NULL);
     engine->driver = NULL;
 }
 

@@ -58,8 +58,10 @@ static wefti_port_expected find_expected(const wefti_engine *engine)
 {
     const wefti_port_expected anything = {0, 0, false};
     wefti_port_expected least = anything;
-    if (atomic_load(&engine->callers) > 0) {
-        return anything; /* they may wait for what no operation knows of */
+    if (atomic_load(&engine->callers) > 0 || engine->looks) {
+        /* Callers may wait for what no operation knows of; and where a device
+         * is looked at, lists go on that wait for it now. */
+        return anything;
     }
     for (weft_comm *comm = engine->comms; comm; comm = comm->next) {
         wefti_expected own;
@@ -67,10 +69,13 @@ static wefti_port_expected find_expected(const wefti_engine *engine)
             return anything;
         }
         least.blocked |= own.blocked;
-        if (own.messages > 0 &&
-            (least.messages == 0 || own.bytes < least.bytes)) {
-            least.messages = own.messages;
-            least.bytes = own.bytes;
+        if (own.messages > 0) {
+            const bool first = least.messages == 0;
+            least.messages = first || own.messages < least.messages
+                                 ? own.messages
+                                 : least.messages;
+            least.bytes =
+                first || own.bytes < least.bytes ? own.bytes : least.bytes;
         }
     }
     return least;

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "comm/engine/engine.h"
 #include "comm/watch/peer_life.h"
+#include "device/cuda.h"
 #include "device/holds.h"
 
 #include <sched.h>
@@ -139,6 +140,9 @@ void wefti_streams_end(wefti_streams *streams)
     over = await(streams, have_closed, until_ns) && over;
     weft_stream_destroy(streams->stream);
     weft_gate_destroy(streams->ended);
+    if (streams->has_graphs) {
+        wefti_cuda_note_graphs(comm->device, false);
+    }
     if (over) {
         weft_device_free(comm->device, streams->staging);
     } else {

@@ -226,10 +226,23 @@ static void bound_unsent(wefti_tcp_stream *stream)
     }
 }
 
+static void update_lowat(wefti_tcp_stream *stream);
+
+/* It may wait for more than the peer's next word only while it is told when the
+ * kernel has sent what it had. */
+static void stop_draining(wefti_tcp_stream *stream)
+{
+    if (stream->drains) {
+        stream->drains = false;
+        stream->expected_bytes = 0;
+        update_lowat(stream);
+    }
+}
+
 wefti_tcp_result wefti_tcp_stream_flush(wefti_tcp_stream *stream)
 {
     wefti_tcp_result result = WEFTI_TCP_NOTHING;
-    stream->drains = false;
+    stop_draining(stream);
     bound_unsent(stream);
     while (stream->first) {
         struct iovec parts[2 * RUN];

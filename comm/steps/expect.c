@@ -69,8 +69,11 @@ static wefti_expected add_up(const wefti_op *op, const wefti_step_list *list,
 
 static void take_less(wefti_expected *least, wefti_expected other)
 {
-    if (least->messages == 0 || other.bytes < least->bytes) {
-        least->messages = other.messages;
+    const bool first = least->messages == 0;
+    if (first || other.messages < least->messages) {
+        least->messages = other.messages; /* their headers count too */
+    }
+    if (first || other.bytes < least->bytes) {
         least->bytes = other.bytes;
     }
 }

@@ -5,6 +5,8 @@
 #include "comm/streams/streams.h"
 
 #include "comm/control/fault.h"
+#include "comm/core/wake.h"
+#include "device/cuda.h"
 #include "kernels/wire/launch.h"
 
 #include <stdio.h>
@@ -240,10 +242,15 @@ weft_status wefti_streams_capture(wefti_streams *streams, const weft_op *op,
     weft_status status = WEFT_OK;
     pthread_mutex_lock(&streams->calls);
     atomic_fetch_add(&page->streams_posted, 1);
+    if (!streams->has_graphs) {
+        streams->has_graphs = true;
+        wefti_cuda_note_graphs(comm->device, true);
+    }
     status = carry(streams, op, stream, true, &streams->captured);
     pthread_mutex_unlock(&streams->calls);
     pthread_mutex_lock(&comm->engine->lock);
     wefti_streams_watch(streams);
     pthread_mutex_unlock(&comm->engine->lock);
+    wefti_engine_wake(comm->engine); /* that one has become pending */
     return status;
 }

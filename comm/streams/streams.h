@@ -79,6 +79,7 @@ typedef struct wefti_streams {
     pthread_mutex_t calls;
     uint64_t turn;     /* of the next */
     uint64_t captured; /* turns, all in all */
+    bool has_graphs;   /* from the first capture on */
     _Atomic int queueing;
     _Atomic uint64_t queued[WEFTI_STREAM_AREAS];
     bool stopping, let_go;

@@ -84,8 +84,9 @@ typedef enum weft_memory_kind {
  *             file) | ERR_UNSUPPORTED (no driver, or one that is too old; the
  *             text says which) | ERR_SYSTEM (the driver refused, in its words;
  *             the file with the kernels for GPUs is damaged) | ERR_NO_MEMORY.
- * Threads     any.  Blocks: no.  Allocates: the device; close with
- *             weft_device_close after everything made from it is gone.
+ * Threads     any.  Blocks: cuda may wait for what the program has queued on
+ *             the GPU (its kernels are loaded).  Allocates: the device; close
+ *             with weft_device_close after everything made from it is gone.
  */
 WEFT_NODISCARD weft_status weft_device_open(const char *kind, int index,
                                             weft_device **device_out);
@@ -113,8 +114,9 @@ WEFT_NODISCARD weft_status weft_device_alloc(weft_device *device, size_t bytes,
 /*
  * weft_device_free - gives it back; nothing queued may use it. NULL is legal.
  *
- * Blocks: a device may wait for all that is queued on it first (cuda does), so
- * none of that may wait for the caller.
+ * Blocks: not on weft's gates; cuda may wait for what a program has queued
+ * beside weft. While streams stand at gates, or graphs with weft's operations
+ * exist, cuda keeps the memory, and gives it back later.
  */
 void weft_device_free(weft_device *device, void *pointer);
 

@@ -139,9 +139,13 @@ static void launch_late(captured *with, CUgraphExec exec)
 {
     struct own *own = with->own;
     const bool victim = own->rank == VICTIM;
+    void *freed = NULL;
     fill(own, GOOD_ROUNDS + 1);
+    scene_expect(own, weft_device_alloc(own->device, 64, &freed) == WEFT_OK,
+                 "memory");
     if (!victim) {
         captured_launch(with, exec);
+        weft_device_free(own->device, freed); /* which waits for no launch */
         while (!has_warned(own)) {
             sched_yield();
         }
@@ -151,6 +155,9 @@ static void launch_late(captured *with, CUgraphExec exec)
         captured_launch(with, exec);
     }
     captured_wait(with);
+    if (victim) {
+        weft_device_free(own->device, freed);
+    }
     scene_expect(own, !has_fault(own), "fault of a late rank");
     check_sum(own, GOOD_ROUNDS + 1);
 }

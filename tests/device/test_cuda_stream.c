@@ -470,11 +470,11 @@ static void check_freed_beside(void *arg)
     CHECK_WEFT(weft_gate_signal(gate, 0, 1, other));
     CHECK_WEFT(weft_stream_wait(stands));
     CHECK_WEFT(weft_stream_wait(other));
+    weft_device_free(device, room); /* and those before it */
     for (int k = 0; k < 3; k++) {
         CHECK_WEFT(weft_device_query(device, given[k], &found));
         CHECK(found.kind == WEFT_MEMORY_HOST);
     }
-    weft_device_free(device, room);
     weft_stream_destroy(stands);
     weft_stream_destroy(other);
     weft_gate_destroy(gate);

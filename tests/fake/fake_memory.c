@@ -138,9 +138,13 @@ CUresult cuMemFreeHost(void *pointer)
     if (result != CUDA_SUCCESS || !pointer) {
         return result;
     }
+    const bool waits = fake_chance(2) == 0;
     pthread_mutex_lock(&fake.lock);
     fake_range *range = find_base((CUdeviceptr)(uintptr_t)pointer, FAKE_PINNED);
     if (range) {
+        if (waits) {
+            fake_await_idle_locked(fake_current()->ordinal);
+        }
         fake_range_await_unused(range);
         munmap(pointer, range->bytes);
         fake_range_remove(range);

@@ -246,11 +246,11 @@ typedef struct wefti_cuda_block {
 
 /*
  * wefti_cuda_release - frees a block, now, or when no stream of the GPU stands;
- * wefti_cuda_release_tend frees what has been kept, if none does. In the
- * context.
+ * wefti_cuda_release_tend frees what has been kept, if none does; whether it
+ * did. In the context.
  */
 void wefti_cuda_release(wefti_cuda_gpu *gpu, const wefti_cuda_block *block);
-void wefti_cuda_release_tend(wefti_cuda_gpu *gpu);
+bool wefti_cuda_release_tend(wefti_cuda_gpu *gpu);
 
 /* Around what lets a stream wait: nothing is freed meanwhile. */
 void wefti_cuda_queue_begin(wefti_cuda_gpu *gpu);

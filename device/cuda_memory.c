@@ -229,8 +229,7 @@ weft_status wefti_cuda_mem_alloc(weft_device *device, weft_memory_kind kind,
         return status;
     }
     status = alloc(gpu, bytes, &made);
-    if (status == WEFT_ERR_NO_MEMORY) {
-        wefti_cuda_release_tend(gpu); /* what it has is wanted now */
+    if (status == WEFT_ERR_NO_MEMORY && wefti_cuda_release_tend(gpu)) {
         status = alloc(gpu, bytes, &made);
     }
     if (status == WEFT_OK) {

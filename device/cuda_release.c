@@ -135,12 +135,14 @@ void wefti_cuda_release(wefti_cuda_gpu *gpu, const wefti_cuda_block *block)
     pthread_mutex_unlock(&own->lock);
 }
 
-void wefti_cuda_release_tend(wefti_cuda_gpu *gpu)
+bool wefti_cuda_release_tend(wefti_cuda_gpu *gpu)
 {
-    if (atomic_load(&gpu->release->count) > 0 && begin(gpu)) {
-        release_kept(gpu);
-        pthread_rwlock_unlock(&gpu->release->queueing);
+    if (atomic_load(&gpu->release->count) == 0 || !begin(gpu)) {
+        return false;
     }
+    release_kept(gpu);
+    pthread_rwlock_unlock(&gpu->release->queueing);
+    return true;
 }
 
 void wefti_cuda_note_graphs(const weft_device *device, bool on)

@@ -98,7 +98,8 @@ static void test_span_beside_a_rival_is_preempted(void **state)
     int64_t taken = wefti_thread_preemptions();
     weft_span outer = weft_span_open(ledger, WEFT_CLASS_COMPUTE, "a", NULL);
     weft_span inner = weft_span_open(ledger, WEFT_CLASS_COMPUTE, "b", NULL);
-    const int64_t within = wefti_thread_preemptions(); /* from here, or before */
+    const int64_t within =
+        wefti_thread_preemptions(); /* from here, or before */
     while (wefti_thread_preemptions() < within + 3) {
     }
     weft_span_close(ledger, inner, NULL);

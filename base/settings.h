@@ -57,10 +57,9 @@
       "broadcast:direct/tree; what none of them can do is refused")            \
     X(CHUNK_BYTES, INT, "0", 0, 524288,                                        \
       "bytes per chunk of large operations; 0: by size")                       \
-    X(SINGLE_COPY, TEXT, "auto", 0, 0,                                         \
+    X(SINGLE_COPY, TEXT, "mapped", 0, 0,                                       \
       "which large messages ranks of one host read where they lie: mapped, "   \
-      "those in a weft_mem, auto, others too where that pays, on, any that "   \
-      "the kernel lets them, or off")                                          \
+      "those in a weft_mem, on, any that the kernel lets them, or off")        \
     X(SUM_FLAT, TEXT, "off", 0, 0,                                             \
       "whether sums follow one tree over all ranks, the same bits on any "     \
       "layout of hosts: on or off")                                            \

@@ -91,20 +91,17 @@ static weft_status read_switch(wefti_setting setting, const char *name,
 static weft_status read_single_copy(uint8_t *copy_out)
 {
     const char *text = wefti_setting_text(WEFTI_SETTING_SINGLE_COPY);
-    static const char *const names[] = {[WEFTI_SINGLE_COPY_OFF] = "off",
-                                        [WEFTI_SINGLE_COPY_MAPPED] = "mapped",
-                                        [WEFTI_SINGLE_COPY_AUTO] = "auto",
-                                        [WEFTI_SINGLE_COPY_ON] = "on"};
-    for (size_t i = 0; i < WEFTI_COUNT_OF(names); i++) {
-        if (strcmp(text, names[i]) == 0) {
-            *copy_out = (uint8_t)i;
-            return WEFT_OK;
-        }
-    }
-    return wefti_error(WEFT_ERR_INVALID,
-                       "WEFT_SINGLE_COPY=%.40s: allowed is on, auto, mapped or "
-                       "off",
-                       text);
+    const bool on = strcmp(text, "on") == 0;
+    const bool mapped = strcmp(text, "mapped") == 0;
+    *copy_out = on       ? WEFTI_SINGLE_COPY_ON
+                : mapped ? WEFTI_SINGLE_COPY_MAPPED
+                         : WEFTI_SINGLE_COPY_OFF;
+    return on || mapped || strcmp(text, "off") == 0
+               ? WEFT_OK
+               : wefti_error(WEFT_ERR_INVALID,
+                             "WEFT_SINGLE_COPY=%.40s: allowed is on, mapped or "
+                             "off",
+                             text);
 }
 
 static weft_status read_route(uint8_t *route_out)
@@ -165,6 +162,9 @@ weft_status wefti_tuning_read(wefti_tuning *tuning_out)
     }
     if (status == WEFT_OK) {
         status = read_route(&tuning_out->route);
+    }
+    if (status == WEFT_OK) {
+        status = wefti_setting_check(WEFTI_SETTING_NET_RAILS);
     }
     if (status == WEFT_OK) {
         tuning_out->names_rails =

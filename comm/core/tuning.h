@@ -22,8 +22,7 @@ typedef enum wefti_route_kind {
 typedef enum wefti_single_copy {
     WEFTI_SINGLE_COPY_OFF,
     WEFTI_SINGLE_COPY_MAPPED, /* memory that they have mapped */
-    WEFTI_SINGLE_COPY_AUTO,   /* other processes' too, where it was faster */
-    WEFTI_SINGLE_COPY_ON      /* of any size */
+    WEFTI_SINGLE_COPY_ON      /* other processes' too */
 } wefti_single_copy;
 
 /*

@@ -21,7 +21,7 @@ static wefti_process_page *process_of(weft_comm *world, int rank)
 
 static bool tries(const weft_comm *world)
 {
-    return world->tuning.single_copy >= WEFTI_SINGLE_COPY_AUTO;
+    return world->tuning.single_copy == WEFTI_SINGLE_COPY_ON;
 }
 
 weft_status wefti_single_copy_offer(weft_comm *world,

@@ -196,7 +196,7 @@ static const char *find_why_not(const weft_comm *comm,
                                 const wefti_prepared *prepared)
 {
     const char *obstacle =
-        !wefti_carrier_of(comm->tuning.route) ? "no rank asked for the route"
+        !wefti_carrier_of(comm->tuning.route) ? "rank 0 has another WEFT_ROUTE"
         : !is_there(comm)
             ? comm->route_why
             : find_obstacle(comm, &prepared->desc, prepared->role.shape);

@@ -71,7 +71,7 @@ WEFT_NODISCARD weft_status wefti_route_choose(const weft_comm *comm,
                                               wefti_prepared *prepared);
 
 /* Why op takes the route that WEFT_ROUTE asks for, or does not, if its buffers
- * are the device's; NULL: no rank asked for one. Lives as long as comm. */
+ * are the device's; NULL: rank 0 asks for none. Lives as long as comm. */
 const char *wefti_route_why(const weft_comm *comm, const weft_op *op);
 
 /* Whether op takes it; buffers that are NULL count as the device's. Asks the

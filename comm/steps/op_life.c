@@ -245,18 +245,6 @@ static void open_staging(weft_comm *comm, wefti_op *op)
     comm->staging_used |= 1u << op->staging;
 }
 
-/* Nothing of it is staged, so messages take no room: readers learn of many at
- * once, and wait for none while the sender copies. */
-static void announce_many(const weft_comm *comm, wefti_op *op)
-{
-    for (int channel = 0; channel < WEFTI_CHANNELS; channel++) {
-        if (op->slots[channel]) {
-            op->slots[channel] =
-                comm->slots_max < WEFTI_DEPTH ? comm->slots_max : WEFTI_DEPTH;
-        }
-    }
-}
-
 /* Opens its lists, as soon as their lengths are known; whether they are. */
 static bool begin_lists(weft_comm *comm, wefti_op *op)
 {
@@ -266,9 +254,6 @@ static bool begin_lists(weft_comm *comm, wefti_op *op)
     wefti_step_lists_start(op);
     open_staging(comm, op);
     op->unstaged = wefti_unstaged_choose(comm, op);
-    if (op->unstaged == WEFTI_PLACE_PROCESS && !op->role.shape->reduces) {
-        announce_many(comm, op);
-    }
     return true;
 }
 

@@ -17,15 +17,6 @@ enum {
     /* Below, a reduction whose sources are other processes' stages them: the
      * copy before it would cost as much. */
     REDUCE_LEAST_BYTES = 2 << 20,
-    /* A part that all give to all: so much and less is one copy's work, which
-     * staging doubles; from so much on, staging drives the rest out of the
-     * cache. Between them, where one rank stages a chunk while another reads
-     * the one before, nothing is gained. */
-    EXCHANGED_SMALL_BYTES = 192 << 10,
-    EXCHANGED_LARGE_BYTES = 1 << 20,
-    /* And all that one rank receives: from here on a copy that passes the cache
-     * by is faster, and the kernel's does not. */
-    EXCHANGED_LESS_BYTES = 16 << 20,
     /* Here loads take as long as staging; at twice of it they take less. */
     MAPPED_LEAST_BYTES = 4 << 10,
     /* Of one element of a reduction, that a list has room for. */
@@ -101,25 +92,9 @@ static bool suits_loads(const weft_comm *comm, const wefti_op *op)
             is_mapped(comm, op->desc.recv, 1));
 }
 
-/* All give to all what is not added up, and much of it: each waits for the
- * others anyway. */
-static bool suits_exchange(const wefti_op *op)
-{
-    const wefti_shape *shape = op->role.shape;
-    const size_t part = op->desc.count * op->role.elem_bytes;
-    return wefti_choice_has_steps(&op->choice) && !shape->varied &&
-           !shape->reduces && shape->sends == WEFTI_WHO_ALL &&
-           shape->receives == WEFTI_WHO_ALL && part > WEFTI_AREA_BYTES &&
-           (part <= EXCHANGED_SMALL_BYTES || part >= EXCHANGED_LARGE_BYTES) &&
-           op->recv_elems * op->role.elem_bytes < EXCHANGED_LESS_BYTES;
-}
-
 static bool suits_copies(const weft_comm *comm, const wefti_op *op)
 {
-    if (suits_exchange(op)) {
-        return true;
-    }
-    return comm->tuning.single_copy == WEFTI_SINGLE_COPY_ON && is_large(op) &&
+    return is_large(op) &&
            (!op->role.shape->reduces ||
             (comm->nranks - 1 <= REDUCE_SOURCES_MOST &&
              op->send_elems * op->role.elem_bytes >= REDUCE_LEAST_BYTES));

@@ -11,8 +11,7 @@
  *
  * What lies in memory that all have mapped (a weft_mem of the communicator) is
  * read by loads. Anything else of other processes is read by process_vm_readv,
- * where that pays or WEFT_SINGLE_COPY is on; ranks that are threads of one
- * process stage it.
+ * with WEFT_SINGLE_COPY=on; ranks that are threads of one process stage it.
  */
 #ifndef COMM_STEPS_UNSTAGED_H
 #define COMM_STEPS_UNSTAGED_H

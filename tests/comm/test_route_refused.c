@@ -145,6 +145,17 @@ static void test_route_setting_unknown_refused_by_name(void **state)
     setenv("WEFT_ROUTE", "nccl", 1);
     assert_int_equal(wefti_tuning_read(&tuning), WEFT_OK);
     assert_int_equal(tuning.route, WEFTI_ROUTE_NCCL);
+    assert_false(tuning.nccl_shared);
+    setenv("WEFT_NCCL_SHARED_GPU", "maybe", 1);
+    assert_int_equal(wefti_tuning_read(&tuning), WEFT_ERR_INVALID);
+    assert_string_equal(weft_error_text(),
+                        "WEFT_NCCL_SHARED_GPU=maybe: allowed is on or off");
+    unsetenv("WEFT_NCCL_SHARED_GPU");
+    setenv("WEFT_NET_RAILS", "9", 1); /* also where no rank is remote */
+    assert_int_equal(wefti_tuning_read(&tuning), WEFT_ERR_INVALID);
+    assert_string_equal(weft_error_text(), "WEFT_NET_RAILS=9: allowed is a "
+                                           "whole number from 1 to 4");
+    unsetenv("WEFT_NET_RAILS");
 }
 
 int main(void)

@@ -117,46 +117,6 @@ static void test_exchange_read_in_place_exact(void **state)
     unsetenv("WEFT_ALGO");
 }
 
-/* As the setting is by itself: what all give to all, of some sizes. */
-static int reads_what_pays(weft_comm *comm, void *context)
-{
-    static const struct {
-        weft_collective collective;
-        size_t bytes;
-        bool single;
-    } wanted[] = {{WEFT_COLLECTIVE_ALLGATHER, 20000, false},
-                  {WEFT_COLLECTIVE_ALLGATHER, MOVED_BYTES, true},
-                  {WEFT_COLLECTIVE_ALLTOALL, MOVED_BYTES, true},
-                  {WEFT_COLLECTIVE_ALLGATHER, 500000, false},
-                  {WEFT_COLLECTIVE_ALLGATHER, 3 << 20, true},
-                  {WEFT_COLLECTIVE_ALLGATHER, 9 << 20, false},
-                  {WEFT_COLLECTIVE_BROADCAST, 3 << 20, false},
-                  {WEFT_COLLECTIVE_ALLREDUCE, 3 << 20, false}};
-    int failures = 0;
-    (void)context;
-    for (size_t i = 0; i < WEFTI_COUNT_OF(wanted); i++) {
-        const uint64_t before = one_op_unstaged(comm);
-        failures += one_op_run(comm, wanted[i].collective, WEFT_DTYPE_F32,
-                               wanted[i].bytes, false, NULL);
-        if (CHECK((one_op_unstaged(comm) > before) == wanted[i].single)) {
-            fprintf(stderr, "%s of %zu bytes\n",
-                    weft_collective_text(wanted[i].collective),
-                    wanted[i].bytes);
-            failures++;
-        }
-    }
-    return failures;
-}
-
-static void test_unset_reads_where_that_pays(void **state)
-{
-    (void)state;
-    const struct world world = {.nranks = 2, .call = reads_what_pays};
-    unsetenv("WEFT_SINGLE_COPY");
-    assert_int_equal(world_run_processes(&world), 0);
-    setenv("WEFT_SINGLE_COPY", "on", 1);
-}
-
 static void test_all_operations_forbidden_are_staged(void **state)
 {
     (void)state;
@@ -357,7 +317,7 @@ static void test_setting_neither_on_nor_off_is_refused(void **state)
     assert_int_equal(weft_comm_create(NULL, &comm), WEFT_ERR_INVALID);
     assert_non_null(
         strstr(weft_error_text(),
-               "WEFT_SINGLE_COPY=maybe: allowed is on, auto, mapped or off"));
+               "WEFT_SINGLE_COPY=maybe: allowed is on, mapped or off"));
     setenv("WEFT_SINGLE_COPY", "on", 1);
 }
 
@@ -369,7 +329,6 @@ int main(void)
         cmocka_unit_test(test_setting_neither_on_nor_off_is_refused),
         cmocka_unit_test(test_all_operations_read_in_place_exact),
         cmocka_unit_test(test_exchange_read_in_place_exact),
-        cmocka_unit_test(test_unset_reads_where_that_pays),
         cmocka_unit_test(test_all_operations_forbidden_are_staged),
         cmocka_unit_test(test_one_rank_may_not_read_all_stage),
         cmocka_unit_test(test_reading_refused_later_is_a_named_fault),

@@ -208,7 +208,7 @@ class Perf(unittest.TestCase):
             self.assertEqual((row["wrong"], row["algorithm"], row["graph"]),
                              (0, "streams", True), row)
         for op, route, said in (
-                ("all_reduce", "steps", "no rank asked for the route"),
+                ("all_reduce", "steps", "rank 0 has another WEFT_ROUTE"),
                 ("alltoallv", "streams", "no barriers and no v forms"),
                 ("sendrecv", "streams", "allowed are collectives")):
             done = perf(2, 2, op, "--sizes", "40", *graph, WEFT_ROUTE=route)

@@ -64,9 +64,14 @@ static double best_rate(void (*run)(void), size_t bytes)
     return best;
 }
 
+double roofline_base_flops(void)
+{
+    return best_rate(peak_16, 16);
+}
+
 double roofline_flops(void)
 {
-    double best = best_rate(peak_16, 16);
+    double best = roofline_base_flops();
 
 #if defined(__x86_64__)
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {

@@ -14,6 +14,9 @@
  */
 double roofline_flops(void);
 
+/* The same with the vectors of 16 bytes that every processor has. */
+double roofline_base_flops(void);
+
 /*
  * Bytes a second, reads plus writes, of copying between two halves of a
  * working set of this size: the best of several runs.

@@ -145,13 +145,14 @@ class Emulated(unittest.TestCase):
     def test_rails_carry_in_proportion_to_their_speed(self):
         for _ in range(ATTEMPTS):
             err, sent = self.with_rails()
-            if "used in proportion" in err and sent[0] > 1.2 * sent[1]:
+            if ("used in proportion" in err
+                    and 2 * sent[1] < sent[0] < 8 * sent[1]):
                 break
         self.assertRegex(err, r"rails: eth0 [0-9.]+ Gbit/s, eth1 [0-9.]+ "
                          r"Gbit/s; together [0-9.]+ Gbit/s: used in proportion")
         self.assertRegex(err, "network of eth0,eth1: ")
-        # Speeds measured beside other jobs are wrong, and made good only then.
-        self.assertGreater(sent[0], 1.2 * sent[1])
+        # Of 4 to 1; beside other jobs what is measured may be another.
+        self.assertGreater(sent[0], 2 * sent[1])
         self.assertLess(sent[0], 8 * sent[1])
         # Named, and not measured: what waits says which is slower.
         err, sent = self.with_rails(WEFT_NET_RATES="usual",

@@ -6,34 +6,14 @@
 #include "comm/pattern/relay.h"
 
 #include "base/check.h"
+#include "comm/pattern/host_view.h"
 #include "comm/pattern/parts.h"
 
 enum { LIST_IN, LIST_OUT, LIST_TAKE, LIST_AWAY_OUT, LIST_AWAY_IN };
 enum { CHANNEL_IN, CHANNEL_OUT, CHANNEL_AWAY };
 enum { DEPTH_IN = 8, DEPTH_AWAY = 4, DEPTH_AWAY_PEER = 2 };
 
-/* This rank on its host. */
-typedef struct view {
-    const wefti_problem *problem;
-    const wefti_grouping *grouping;
-    int host;
-    size_t ranks, local; /* of the host, and this rank's place there */
-    size_t remotes;      /* ranks of other hosts */
-} view;
-
-static view view_of(const wefti_problem *problem)
-{
-    const wefti_grouping *grouping = problem->grouping;
-    int host = grouping->hosts[problem->rank];
-    view v = {.problem = problem,
-              .grouping = grouping,
-              .host = host,
-              .ranks = (size_t)wefti_grouping_ranks(grouping, host),
-              .local = (size_t)(grouping->places[problem->rank] -
-                                grouping->begins[host])};
-    v.remotes = (size_t)problem->nranks - v.ranks;
-    return v;
-}
+typedef wefti_host_view view;
 
 /* Elements of a part if it is a small one of that host, else 0. */
 static size_t small(const wefti_problem *problem, int host, size_t elems)
@@ -74,14 +54,6 @@ static size_t relayed_by(const view *v, size_t place, int to)
                : 0; /* before the operation begins none is known */
 }
 
-/* Rank at a place of the circle that begins behind this host. */
-static int rank_at_distance(const view *v, size_t distance)
-{
-    size_t nranks = (size_t)v->problem->nranks;
-    size_t place = (size_t)v->grouping->begins[v->host + 1] + distance;
-    return v->grouping->members[place % nranks];
-}
-
 static wefti_step send_part(const wefti_problem *problem, int to, int peer,
                             int channel)
 {
@@ -105,7 +77,7 @@ static size_t count_in(const view *v, size_t index, int *to_out)
 {
     size_t found = 0;
     for (size_t distance = 0; distance < v->remotes; distance++) {
-        int to = rank_at_distance(v, distance);
+        int to = wefti_host_view_remote(v, distance);
         if (distance % v->ranks == v->local ||
             !is_relayed(v->problem, true, to)) {
             continue;
@@ -173,7 +145,7 @@ static size_t count_out(const view *v, size_t *bundles_out)
     size_t steps = 0;
     *bundles_out = 0;
     for (size_t at = v->local; at < v->remotes; at += v->ranks) {
-        bundle b = bundle_for(v, rank_at_distance(v, at));
+        bundle b = bundle_for(v, wefti_host_view_remote(v, at));
         steps += b.steps;
         *bundles_out += b.parts > 0;
     }
@@ -183,13 +155,13 @@ static size_t count_out(const view *v, size_t *bundles_out)
 static wefti_step out_step(const view *v, size_t index)
 {
     size_t at = v->local;
-    int to = rank_at_distance(v, at);
+    int to = wefti_host_view_remote(v, at);
     bundle b = bundle_for(v, to);
     while (index >= b.steps) {
         index -= b.steps;
         at += v->ranks;
         WEFTI_ASSERT(at < v->remotes);
-        to = rank_at_distance(v, at);
+        to = wefti_host_view_remote(v, at);
         b = bundle_for(v, to);
     }
     if (b.steps == 1) { /* nobody else has anything: as it lies */
@@ -222,18 +194,11 @@ static bundle bundle_from(const view *v, int host)
     return b;
 }
 
-/* The host that is `back` before this one, going round. */
-static int host_before(const view *v, int back)
-{
-    int host = v->host - back;
-    return host < 0 ? host + v->grouping->host_count : host;
-}
-
 static size_t count_takes(const view *v)
 {
     size_t steps = 0;
     for (int back = 1; back < v->grouping->host_count; back++) {
-        steps += bundle_from(v, host_before(v, back)).steps;
+        steps += bundle_from(v, wefti_host_view_before(v, back)).steps;
     }
     return steps;
 }
@@ -265,11 +230,11 @@ static wefti_step place_step(const view *v, int host, size_t i, bool straight)
 
 static wefti_step take_step(const view *v, size_t index)
 {
-    int back = 1, host = host_before(v, back);
+    int back = 1, host = wefti_host_view_before(v, back);
     bundle b = bundle_from(v, host);
     while (index >= b.steps) {
         index -= b.steps;
-        host = host_before(v, ++back);
+        host = wefti_host_view_before(v, ++back);
         WEFTI_ASSERT(back < v->grouping->host_count);
         b = bundle_from(v, host);
     }
@@ -344,7 +309,7 @@ static wefti_step own_step(const view *v, size_t index)
 
 size_t wefti_relay_step_count(const wefti_problem *problem, int list)
 {
-    view v = view_of(problem);
+    view v = wefti_host_view_of(problem);
     wefti_part_side side = away(&v, list == LIST_AWAY_OUT);
     size_t bundles;
     int to, peers;
@@ -365,7 +330,7 @@ size_t wefti_relay_step_count(const wefti_problem *problem, int list)
 void wefti_relay_step_at(const wefti_problem *problem, int list, size_t index,
                          wefti_step *step_out)
 {
-    view v = view_of(problem);
+    view v = wefti_host_view_of(problem);
     size_t own = list == LIST_AWAY_IN ? count_own(&v) : 0;
     switch (list) {
     case LIST_IN:
@@ -387,7 +352,7 @@ void wefti_relay_step_at(const wefti_problem *problem, int list, size_t index,
 
 int wefti_relay_slots(const wefti_problem *problem, int channel)
 {
-    view v = view_of(problem);
+    view v = wefti_host_view_of(problem);
     wefti_part_side out = away(&v, true);
     size_t bundles, messages, depth;
     int to, peers;

@@ -41,6 +41,7 @@
 
 #include "base/check.h"
 #include "comm/pattern/cost.h"
+#include "comm/pattern/host_view.h"
 #include "comm/pattern/relay.h"
 #include "comm/pattern/shape.h"
 
@@ -48,15 +49,7 @@ enum { LIST_IN, LIST_OUT, LIST_TAKE, LIST_LOCAL_OUT, LIST_LOCAL_IN };
 enum { CHANNEL_IN, CHANNEL_OUT, CHANNEL_LOCAL };
 enum { DEPTH_IN = 8, DEPTH_LOCAL = 4 };
 
-/* This rank on its host. */
-typedef struct view {
-    const wefti_problem *problem;
-    const wefti_grouping *grouping;
-    int host;
-    size_t ranks, local; /* of the host, and this rank's place there */
-    size_t remotes;      /* ranks of other hosts */
-    size_t handled;      /* of them, whose agent this rank is */
-} view;
+typedef wefti_host_view view;
 
 /*
  * How one host's parts for one rank are cut into messages. Of each round there
@@ -66,22 +59,6 @@ typedef struct bundle {
     size_t sources, width, groups;
     size_t elems, rounds; /* most of a source in one message; how often */
 } bundle;
-
-static view view_of(const wefti_problem *problem)
-{
-    const wefti_grouping *grouping = problem->grouping;
-    int host = grouping->hosts[problem->rank];
-    view v = {.problem = problem,
-              .grouping = grouping,
-              .host = host,
-              .ranks = (size_t)wefti_grouping_ranks(grouping, host),
-              .local = (size_t)(grouping->places[problem->rank] -
-                                grouping->begins[host])};
-    v.remotes = (size_t)problem->nranks - v.ranks;
-    v.handled =
-        v.remotes > v.local ? (v.remotes - v.local - 1) / v.ranks + 1 : 0;
-    return v;
-}
 
 static bundle bundle_of(const wefti_problem *problem, int host)
 {
@@ -99,14 +76,6 @@ static size_t local_chunks(const wefti_problem *problem)
 {
     return problem->count / problem->chunk_elems +
            (problem->count % problem->chunk_elems != 0);
-}
-
-/* Rank at a place of the circle that begins behind this host. */
-static int rank_at_distance(const view *v, size_t distance)
-{
-    size_t nranks = (size_t)v->problem->nranks;
-    size_t place = (size_t)v->grouping->begins[v->host + 1] + distance;
-    return v->grouping->members[place % nranks];
 }
 
 /* The rank that is `further` behind this one, going round on the host. */
@@ -168,7 +137,7 @@ static wefti_step in_step(const view *v, size_t index)
     size_t place = i % others;
     size_t distance =
         i / others * v->ranks + place + (place >= v->local ? 1 : 0);
-    int to = rank_at_distance(v, distance);
+    int to = wefti_host_view_remote(v, distance);
     wefti_step step =
         part_step(v, WEFTI_STEP_SEND, to, b.elems, index % b.rounds);
     step.peer = wefti_grouping_agent(v->grouping, v->host, to, 0);
@@ -201,7 +170,7 @@ static wefti_step out_step(const view *v, size_t index)
 {
     bundle b = bundle_of(v->problem, v->host);
     size_t steps = out_steps(&b), i = index % steps;
-    int to = rank_at_distance(v, v->local + index / steps * v->ranks);
+    int to = wefti_host_view_remote(v, v->local + index / steps * v->ranks);
     size_t per_round = steps / b.rounds, round = i / per_round;
     size_t group = i % per_round / (b.width + 1);
     size_t at = i % per_round % (b.width + 1);
@@ -228,18 +197,11 @@ static size_t take_steps(const bundle *b)
     return b->rounds * (b->width > 1 ? b->sources + b->groups : b->sources);
 }
 
-/* The host that is `back` before this one, going round. */
-static int host_before(const view *v, int back)
-{
-    int host = v->host - back;
-    return host < 0 ? host + v->grouping->host_count : host;
-}
-
 static size_t count_takes(const view *v)
 {
     size_t steps = 0;
     for (int back = 1; back < v->grouping->host_count; back++) {
-        bundle b = bundle_of(v->problem, host_before(v, back));
+        bundle b = bundle_of(v->problem, wefti_host_view_before(v, back));
         steps += take_steps(&b);
     }
     return steps;
@@ -286,18 +248,19 @@ static wefti_step take_step(const view *v, size_t index)
     bool equal = grouping->least_ranks * grouping->host_count ==
                  grouping->nranks; /* then each host sends as much */
     int back = 1;
-    bundle b = bundle_of(v->problem, host_before(v, back));
+    bundle b = bundle_of(v->problem, wefti_host_view_before(v, back));
     if (equal) {
         back += (int)(index / take_steps(&b));
-        return take_from(v, &b, host_before(v, back), index % take_steps(&b));
+        return take_from(v, &b, wefti_host_view_before(v, back),
+                         index % take_steps(&b));
     }
     while (index >= take_steps(&b)) {
         index -= take_steps(&b);
         back++;
         WEFTI_ASSERT(back < grouping->host_count);
-        b = bundle_of(v->problem, host_before(v, back));
+        b = bundle_of(v->problem, wefti_host_view_before(v, back));
     }
-    return take_from(v, &b, host_before(v, back), index);
+    return take_from(v, &b, wefti_host_view_before(v, back), index);
 }
 
 /* ---- inside the host -------------------------------------------------------
@@ -335,7 +298,7 @@ static size_t step_count(const wefti_problem *problem, int list)
     if (is_varied(problem)) {
         return wefti_relay_step_count(problem, list);
     }
-    view v = view_of(problem);
+    view v = wefti_host_view_of(problem);
     bundle b = bundle_of(problem, v.host);
     size_t chunks = local_chunks(problem);
     switch (list) {
@@ -359,7 +322,7 @@ static void step_at(const wefti_problem *problem, int list, size_t index,
         wefti_relay_step_at(problem, list, index, step_out);
         return;
     }
-    view v = view_of(problem);
+    view v = wefti_host_view_of(problem);
     WEFTI_ASSERT(index < step_count(problem, list));
     switch (list) {
     case LIST_IN:
@@ -385,7 +348,7 @@ static int slots(const wefti_problem *problem, int channel)
     if (is_varied(problem)) {
         return wefti_relay_slots(problem, channel);
     }
-    view v = view_of(problem);
+    view v = wefti_host_view_of(problem);
     bundle b = bundle_of(problem, v.host);
     switch (channel) {
     case CHANNEL_IN:

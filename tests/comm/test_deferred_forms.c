@@ -9,7 +9,7 @@
  * post, right before the data are made ready. The receive buffer holds a
  * pattern. Argument: threads or processes.
  */
-#include "tests/comm/world.h"
+#include "tests/comm/deferred_parts.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -23,14 +23,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-    NRANKS = 4,
-    ROUNDS = 8,
-    CHUNK = (128 << 10) / 4, /* elements of a large message at most */
-    MOST = 3 * CHUNK,
-    NEVER = 999, /* what a count is before it is known */
-    SHUT = 0x3c3c3c3c
-};
+enum { ROUNDS = 8, SHUT = 0x3c3c3c3c };
 
 static const weft_collective forms[] = {WEFT_COLLECTIVE_GATHERV,
                                         WEFT_COLLECTIVE_SCATTERV,
@@ -38,49 +31,6 @@ static const weft_collective forms[] = {WEFT_COLLECTIVE_GATHERV,
 enum { FORMS = 3 };
 
 static const char *mode = "threads";
-
-static int check(bool right, const char *what, int line)
-{
-    if (!right) {
-        fprintf(stderr, "line %d: %s (%s)\n", line, what, weft_error_text());
-    }
-    return !right;
-}
-#define CHECK(condition) check(condition, #condition, __LINE__)
-
-/* Elements that the part of rank `part` may have. */
-static size_t capacity(int part)
-{
-    static const size_t capacities[NRANKS] = {MOST, 1000, 0, CHUNK + 1};
-    return capacities[part];
-}
-
-/* And really has. */
-static size_t count_in(int round, int part)
-{
-    const size_t most = capacity(part);
-    switch ((round + 3 * part) % 5) {
-    case 0:
-        return most;
-    case 1:
-        return 0;
-    case 2:
-        return most < CHUNK ? most / 2 : CHUNK;
-    case 3:
-        return most < 2 * CHUNK ? most / 3 : 2 * CHUNK;
-    default:
-        return most ? most - 1 : 0;
-    }
-}
-
-static size_t place_of(int part)
-{
-    size_t at = 0;
-    for (int p = 0; p < part; p++) {
-        at += capacity(p);
-    }
-    return at;
-}
 
 static int32_t value_of(int round, int part, size_t i)
 {

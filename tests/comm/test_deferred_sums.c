@@ -10,7 +10,7 @@
  * small integers in f32, so sums are exact in any order. In place every third
  * time. Argument: threads, processes, or a device.
  */
-#include "tests/comm/world.h"
+#include "tests/comm/deferred_parts.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -24,59 +24,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-    NRANKS = 4,
-    ROUNDS = 20,
-    CHUNK = (128 << 10) / 4, /* elements of a large message at most */
-    MOST = 3 * CHUNK,
-    NEVER = 999 /* what a count is before it is known */
-};
+enum { ROUNDS = 20 };
 
 static const float shut = -77;
 static const char *mode = "threads";
-
-static int check(bool right, const char *what, int line)
-{
-    if (!right) {
-        fprintf(stderr, "line %d: %s (%s)\n", line, what, weft_error_text());
-    }
-    return !right;
-}
-#define CHECK(condition) check(condition, #condition, __LINE__)
-
-/* Elements that the part of rank `part` may have. */
-static size_t capacity(int part)
-{
-    static const size_t capacities[NRANKS] = {MOST, 1000, 0, CHUNK + 1};
-    return capacities[part];
-}
-
-/* And really has. */
-static size_t count_in(int round, int part)
-{
-    const size_t most = capacity(part);
-    switch ((round + 3 * part) % 5) {
-    case 0:
-        return most;
-    case 1:
-        return 0;
-    case 2:
-        return most < CHUNK ? most / 2 : CHUNK;
-    case 3:
-        return most < 2 * CHUNK ? most / 3 : 2 * CHUNK;
-    default:
-        return most ? most - 1 : 0;
-    }
-}
-
-static size_t place_of(int part)
-{
-    size_t at = 0;
-    for (int p = 0; p < part; p++) {
-        at += capacity(p);
-    }
-    return at;
-}
 
 static float value_of(int rank, int round, int part, size_t i)
 {

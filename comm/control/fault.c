@@ -81,6 +81,14 @@ void wefti_fault_publish(weft_comm *comm, weft_status status, int rank,
     (void)write_page(comm, &fault);
 }
 
+weft_status wefti_fault_recall(weft_comm *comm)
+{
+    const wefti_fault_page *page = page_of(comm);
+    return atomic_load(&page->state) == 2
+               ? wefti_error((weft_status)page->status, "%s", page->text)
+               : WEFT_OK;
+}
+
 bool wefti_fault_is_published(weft_comm *comm)
 {
     return atomic_load(&page_of(comm)->state) != 0;

@@ -24,6 +24,14 @@ void wefti_fault_publish(weft_comm *comm, weft_status status, int rank,
 /* What another domain has published, unless there is a fault already. */
 void wefti_fault_repeat(weft_comm *comm, const wefti_fault_page *fault);
 
+/*
+ * wefti_fault_recall - the published fault as this thread's error, before it is
+ * learnt of: what fails because of it is told as the same. Threads: any.
+ *
+ * Returns     its status; WEFT_OK, and no text: there is none, or half of one.
+ */
+weft_status wefti_fault_recall(weft_comm *comm);
+
 /* Whether a rank has begun to write one. */
 bool wefti_fault_is_published(weft_comm *comm);
 

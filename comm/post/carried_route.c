@@ -153,7 +153,8 @@ static weft_status await_gates(const wefti_carried *own, weft_stream *stream)
     return status;
 }
 
-/* Peers count on it. */
+/* Peers count on it. A rank that found the cause before, and whose calls now
+ * fail of it, has that one to tell. */
 static weft_status fail(const wefti_carried *own, const char *by,
                         weft_status status)
 {
@@ -164,7 +165,8 @@ static weft_status fail(const wefti_carried *own, const char *by,
              weft_collective_text(own->prepared->desc.collective), comm->name,
              comm->rank, by, weft_error_text());
     wefti_fault_publish(comm, status, comm->rank, 0, "%s", text);
-    return wefti_error(status, "%s", text);
+    const weft_status first = wefti_fault_recall(comm);
+    return first == WEFT_OK ? wefti_error(status, "%s", text) : first;
 }
 
 weft_status wefti_carried_queue(void *handed, weft_stream *stream)

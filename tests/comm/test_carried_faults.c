@@ -43,7 +43,7 @@ typedef enum strike {
 } strike;
 
 /* struck: what rank 1 does in the place of its third operation. The first sum
- * counts as NCCL's first group. */
+ * counts as NCCL's first group; what fails in the last, no later call tells. */
 struct fault {
     const char *name;
     strike struck;
@@ -247,7 +247,7 @@ static void test_nccl_faults_streams_drain_cause_named(void **state)
 {
     (void)state;
     static const struct fault all[] = {
-        {"error", NOTHING, "error@4:1", WEFT_ERR_PEER,
+        {"error", NOTHING, "error@5:1", WEFT_ERR_PEER,
          "rank 1's NCCL has failed: ncclCommGetAsyncError: remote", 0},
         {"hang", NOTHING, "hang@4", WEFT_ERR_TIMEOUT,
          "NCCL has not ended it within 1500 ms", 0},

@@ -11,16 +11,32 @@
 #include "trainer/run_state.h"
 
 #include "base/error.h"
+#include "kernels/math/blas_lock.h"
+#include "kernels/math/math_table.h"
 #include "trainer/checkpoint/pause.h"
 #include "trainer/footprint.h"
 #include "trainer/pipe/pipe_schedule.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 bool wefti_run_prints(const wefti_run_state *state)
 {
     return weft_comm_get_rank(state->comm) == 0;
+}
+
+/* OpenBLAS takes its oldest kernels where it does not know the processor. */
+static void warn_of_old_kernels(FILE *file)
+{
+    const char *level = wefti_math_get()->level;
+    const char *kernel = wefti_blas_get_kernel();
+    if (strcmp(level, "base") != 0 && strcmp(kernel, "Prescott") == 0) {
+        fprintf(file,
+                "weft-train: OpenBLAS runs its kernels for %s, without AVX, "
+                "which this processor has: OPENBLAS_CORETYPE=%s names others\n",
+                kernel, strcmp(level, "v4") == 0 ? "SkylakeX" : "Haswell");
+    }
 }
 
 static void describe_start(const wefti_run_state *state)
@@ -50,6 +66,7 @@ static void describe_start(const wefti_run_state *state)
                 replica->pause->cut_count, replica->saver->copy_bytes);
     }
     wefti_footprint_print(replica, state->how.err);
+    warn_of_old_kernels(state->how.err);
     if (replica->pause && replica->pause->pending) {
         fprintf(state->how.err,
                 "weft-train: goes on inside step %llu, after %zu of its %zu "

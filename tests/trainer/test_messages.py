@@ -337,6 +337,17 @@ class Messages(unittest.TestCase):
                 except OSError:  # EIO: all of it has been read
                     return got.replace(b"\r\n", b"\n")
 
+    def test_old_kernels_of_blas_are_told(self):
+        with open("/proc/cpuinfo") as file:
+            vectors = " avx2 " in file.read()
+        told = "OpenBLAS runs its kernels for Prescott, without AVX"
+        for kernel, count in (("Prescott", int(vectors)), ("Haswell", 0)):
+            if kernel == "Haswell" and not vectors:
+                continue
+            got = self.train(2, OPENBLAS_CORETYPE=kernel)
+            self.assertEqual(got.returncode, 0, got.stderr)
+            self.assertEqual(got.stderr.count(told), count, got.stderr)
+
     def test_generated_bytes_do_not_drive_a_terminal(self):
         """A model that has learnt nothing writes all bytes alike."""
         for seed in range(1, 20):

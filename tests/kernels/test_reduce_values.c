@@ -5,14 +5,18 @@
  *
  * Method: all 256 codes of each 8-bit and all 65536 of each 16-bit float, and
  * both sides of every tie between neighbours, against a decoder by formula and
- * an encoder by search (reduce_reference.h); corners against figures written
- * down here. Everything on each instruction-set level of this processor, at
- * odd addresses.
+ * an encoder by search (reduce_reference.h), and all f32 that differ in what
+ * rounding can see against the conversions of one element; all pairs of 8-bit
+ * floats under each reduction; averages of integers against division; corners
+ * against figures written down here. Everything on each instruction-set level
+ * of this processor, at odd addresses.
  */
 #include "base/check.h"
+#include "base/small_float.h"
 #include "kernels/wire/reduce.h"
 #include "kernels/wire/reduce_level.h"
 #include "tests/kernels/reduce_reference.h"
+#include "tests/seed.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -161,6 +165,141 @@ static void test_narrow_far_values_overflow_and_vanish(void **state)
             size_t count = 2 * WEFTI_COUNT_OF(far);
             wefti_reduce_level_at(l)->narrow[dtype](again, wide, count);
             assert_memory_equal(again, codes, count * weft_dtype_bytes(dtype));
+        }
+    }
+}
+
+/* Writes one f32 for each upper half, with this lower one. */
+static void make_floats(uint32_t low)
+{
+    for (uint32_t high = 0; high < MOST_CODES; high++) {
+        uint32_t bits = high << 16 | low;
+        memcpy(wide + 4 * (size_t)high, &bits, 4);
+    }
+}
+
+static void test_narrow_every_upper_half_equals_one_element(void **state)
+{
+    (void)state;
+    static const uint32_t lows[] = {0, 1, 0x7fff, 0x8000, 0x8001, 0xffff};
+    for (size_t i = 0; i < WEFTI_COUNT_OF(lows); i++) {
+        make_floats(lows[i]);
+        for (size_t l = 0; wefti_reduce_level_at(l) != NULL; l++) {
+            const wefti_reduce_level *level = wefti_reduce_level_at(l);
+            level->narrow[WEFT_DTYPE_F8E4M3](codes, wide, MOST_CODES);
+            level->narrow[WEFT_DTYPE_F8E5M2](again, wide, MOST_CODES);
+            for (size_t k = 0; k < MOST_CODES; k++) {
+                float value = float_at(k);
+                if (codes[k] != wefti_f8e4m3_narrow(value) ||
+                    again[k] != wefti_f8e5m2_narrow(value)) {
+                    fail_msg("%s: %a gives f8e4m3 %x, f8e5m2 %x", level->name,
+                             (double)value, codes[k], again[k]);
+                }
+            }
+        }
+    }
+}
+
+/* All pairs of codes, as two sources. */
+static void check_pairs(weft_dtype dtype, weft_redop redop)
+{
+    static unsigned char a[MOST_CODES], b[MOST_CODES];
+    const unsigned char *sources[] = {a, b};
+    for (size_t i = 0; i < MOST_CODES; i++) {
+        a[i] = (unsigned char)(i >> 8);
+        b[i] = (unsigned char)i;
+    }
+    reference_reduce(codes, sources, 2, MOST_CODES, dtype, redop);
+    for (size_t l = 0; wefti_reduce_level_at(l) != NULL; l++) {
+        const wefti_reduce_level *level = wefti_reduce_level_at(l);
+        memset(again, 0xa5, MOST_CODES);
+        wefti_reduce_by(level, again, (const void *const *)sources, 2,
+                        MOST_CODES, dtype, redop);
+        for (size_t i = 0; i < MOST_CODES; i++) {
+            if (again[i] != codes[i]) {
+                fail_msg("%s: %s of %s %02x, %02x: %02x, not %02x", level->name,
+                         weft_redop_text(redop), weft_dtype_text(dtype), a[i],
+                         b[i], again[i], codes[i]);
+            }
+        }
+    }
+}
+
+static void
+test_reduce_every_pair_of_8_bit_floats_equals_reference(void **state)
+{
+    (void)state;
+    for (int o = 0; o < WEFT_REDOP_COUNT; o++) {
+        if (weft_redop_applies((weft_redop)o, WEFT_DTYPE_F8E4M3)) {
+            check_pairs(WEFT_DTYPE_F8E4M3, (weft_redop)o);
+            check_pairs(WEFT_DTYPE_F8E5M2, (weft_redop)o);
+        }
+    }
+}
+
+/* The quotient of the bits of an integer type's element, cut towards zero. */
+static uint64_t quotient(uint64_t bits, size_t count, weft_dtype dtype)
+{
+    unsigned above = 64 - 8 * (unsigned)weft_dtype_bytes(dtype);
+    if (weft_dtype_kind(dtype) == WEFT_KIND_UNSIGNED) {
+        return bits / count;
+    }
+    int64_t value = (int64_t)(bits << above) >> above;
+    return (uint64_t)(value / (int64_t)count) << above >> above;
+}
+
+/* Multiples of count and their neighbours, ends, and what is drawn; all codes
+ * of 8 bits. Returns how many. */
+static size_t make_dividends(weft_dtype dtype, size_t count, uint64_t *seed)
+{
+    enum { DIVIDENDS = 1024 };
+    size_t bytes = weft_dtype_bytes(dtype);
+    for (size_t i = 0; i < DIVIDENDS; i++) {
+        uint64_t drawn = random_next(seed) >> random_next(seed) % 64;
+        uint64_t value = bytes == 1   ? i
+                         : i % 4 == 0 ? drawn
+                         : i < 16     ? (UINT64_C(1) << (8 * bytes - 1)) + i - 8
+                                      : drawn / count * count + i % 4 - 2;
+        memcpy(wide + i * bytes, &value, bytes);
+    }
+    return DIVIDENDS;
+}
+
+static void check_quotients(weft_dtype dtype, size_t count, uint64_t *seed)
+{
+    size_t bytes = weft_dtype_bytes(dtype);
+    size_t elems = make_dividends(dtype, count, seed);
+    for (size_t l = 0; wefti_reduce_level_at(l) != NULL; l++) {
+        const wefti_reduce_level *level = wefti_reduce_level_at(l);
+        level->average[dtype](again, wide, count, elems);
+        for (size_t i = 0; i < elems; i++) {
+            uint64_t value = 0, got = 0;
+            memcpy(&value, wide + i * bytes, bytes);
+            memcpy(&got, again + i * bytes, bytes);
+            if (got != quotient(value, count, dtype)) {
+                fail_msg("%s: %s %llx / %zu gives %llx", level->name,
+                         weft_dtype_text(dtype), (unsigned long long)value,
+                         count, (unsigned long long)got);
+            }
+        }
+    }
+}
+
+static void test_average_of_integers_equals_division(void **state)
+{
+    (void)state;
+    static const size_t large[] = {32767, 32768, 65535,   65536,
+                                   65537, 99991, 1 << 30, INT32_MAX};
+    uint64_t seed = random_seed();
+    for (int d = 0; d < WEFT_DTYPE_COUNT; d++) {
+        if (weft_dtype_kind((weft_dtype)d) == WEFT_KIND_FLOAT) {
+            continue;
+        }
+        for (size_t count = 1; count <= 300; count++) {
+            check_quotients((weft_dtype)d, count, &seed);
+        }
+        for (size_t i = 0; i < WEFTI_COUNT_OF(large); i++) {
+            check_quotients((weft_dtype)d, large[i], &seed);
         }
     }
 }
@@ -333,6 +472,10 @@ int main(void)
         cmocka_unit_test(test_widen_and_back_every_code_is_kept),
         cmocka_unit_test(test_narrow_every_tie_rounds_to_nearest_even),
         cmocka_unit_test(test_narrow_far_values_overflow_and_vanish),
+        cmocka_unit_test(test_narrow_every_upper_half_equals_one_element),
+        cmocka_unit_test(
+            test_reduce_every_pair_of_8_bit_floats_equals_reference),
+        cmocka_unit_test(test_average_of_integers_equals_division),
         cmocka_unit_test(test_reduce_corners_are_as_written_down),
         cmocka_unit_test(test_sum_small_floats_round_once),
         cmocka_unit_test(test_levels_have_every_pair_that_applies),

@@ -128,6 +128,9 @@ typedef struct wefti_op {
     weft_status status;
     struct wefti_request *request; /* that it carries out; NULL: done, or a
                                       message's */
+    struct wefti_ticket *ticket;   /* of what its stream carries out */
+    bool brief; /* a message of a list, with another behind it that ends as
+                   late: it ends when both sides are there */
     weft_op desc;
     wefti_role role;        /* of this rank in desc */
     wefti_op_places places; /* of desc's buffers */

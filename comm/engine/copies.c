@@ -307,14 +307,16 @@ static weft_comm *find_unasked(const wefti_engine *engine, uint64_t round)
     return comm;
 }
 
-/* The oldest that NCCL has. */
+/* The oldest collective that NCCL has, else a message. */
 static const wefti_op *find_oldest(const weft_comm *comm)
 {
     const wefti_op *oldest = NULL;
-    for (int op_slot = 0; op_slot < WEFTI_OP_SLOTS; op_slot++) {
-        const wefti_op *op = &comm->ops[op_slot];
+    const size_t messages = 2 * (size_t)comm->nranks; /* of queue 0 alone */
+    for (size_t i = 0; i < WEFTI_OP_SLOTS + messages; i++) {
+        const wefti_op *op = wefti_op_at(comm, i);
+        const bool message = i >= WEFTI_OP_SLOTS;
         if (wefti_op_pending(op) && op->choice.route == WEFTI_ROUTE_NCCL &&
-            (!oldest || op->number < oldest->number)) {
+            (!oldest || (!message && op->number < oldest->number))) {
             oldest = op;
         }
     }

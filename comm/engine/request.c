@@ -345,6 +345,7 @@ weft_status wefti_request_carry(weft_comm *comm, wefti_request *request,
                                 void *context)
 {
     posted made = {0};
+    const bool shared = request->shared;
     weft_status status = post(comm, request, stream, handle_out != NULL, &made);
     if (status != WEFT_OK) {
         return status;
@@ -357,7 +358,7 @@ weft_status wefti_request_carry(weft_comm *comm, wefti_request *request,
     snprintf(why, sizeof(why), "%s", weft_error_text());
     /* Also behind what was refused: there the stream meets the fault. */
     weft_status closed =
-        wefti_ticket_close(comm, made.ticket, made.turn, stream);
+        wefti_ticket_close(comm, made.ticket, made.turn, stream, shared);
     status = status == WEFT_OK ? closed : wefti_error(status, "%s", why);
     wefti_engine_wake(comm->engine);
     if (status != WEFT_OK) {

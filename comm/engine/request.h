@@ -61,6 +61,8 @@ struct wefti_request {
     weft_status status;   /* once done */
     bool done;
     bool uncaptured; /* its stream is known to be */
+    bool shared;     /* the engine moves a part of what the stream carries out,
+                        which waits for the end of both */
 };
 
 /*

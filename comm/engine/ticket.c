@@ -99,6 +99,7 @@ weft_status wefti_ticket_take(weft_comm *comm, weft_stream *stream,
     pthread_mutex_unlock(&comm->tickets_lock);
     ticket->turn++;
     ticket->stream = stream;
+    ticket->unmet = 0;
     *ticket_out = ticket;
     return WEFT_OK;
 }
@@ -150,12 +151,14 @@ weft_status wefti_ticket_open(weft_comm *comm, wefti_ticket *ticket,
     return status;
 }
 
-/* The wait is over when it begins: it is for the error of a failed gate. */
+/* If nothing is shared the wait is over when it begins: it is for the error of
+ * a failed gate. */
 weft_status wefti_ticket_close(weft_comm *comm, wefti_ticket *ticket,
-                               uint64_t turn, weft_stream *stream)
+                               uint64_t turn, weft_stream *stream, bool shared)
 {
+    weft_gate *awaited = shared ? ticket->done : ticket->closed;
     const wefti_mark marks[] = {{ticket->closed, ticket->chunk, turn, false},
-                                {ticket->closed, ticket->chunk, turn, true}};
+                                {awaited, ticket->chunk, turn, true}};
     weft_status status = mark(comm, ticket, stream, marks, 2);
     wefti_engine_wake(comm->engine);
     return status;

@@ -24,6 +24,7 @@ struct wefti_ticket {
     size_t chunk;
     uint64_t turn;       /* epoch of both; counts the uses */
     weft_stream *stream; /* that it is for */
+    size_t unmet; /* messages that it carries whose other side is not there */
     wefti_ticket *next;
 };
 
@@ -51,8 +52,8 @@ WEFT_NODISCARD weft_status wefti_ticket_queue(weft_comm *comm,
 
 /*
  * wefti_ticket_open, _close - the same in two parts, with what the stream
- * carries out between them. It waits for nothing there, but from a failed
- * communicator it takes the error.
+ * carries out between them. It waits for nothing there but, where that is
+ * shared, for the engine's part; from a failed communicator it takes the error.
  */
 WEFT_NODISCARD weft_status wefti_ticket_open(weft_comm *comm,
                                              wefti_ticket *ticket,
@@ -61,7 +62,7 @@ WEFT_NODISCARD weft_status wefti_ticket_open(weft_comm *comm,
 WEFT_NODISCARD weft_status wefti_ticket_close(weft_comm *comm,
                                               wefti_ticket *ticket,
                                               uint64_t turn,
-                                              weft_stream *stream);
+                                              weft_stream *stream, bool shared);
 
 /* Whether its stream has come to it, and whether to its close. Lock held. */
 bool wefti_ticket_reached(weft_comm *comm, const wefti_ticket *ticket);

@@ -33,7 +33,8 @@ typedef enum wefti_purpose {
 /*
  * count   elements, as posted; v forms: 0, their counts agree pair by pair.
  * kind    from the low byte up: collective, dtype, redop, choice (which
- *         algorithm); then root, in 24 bits; high byte: purpose.
+ *         algorithm); then root, in 24 bits; high byte: purpose. A message's
+ *         root is how many operations come before it, where that must agree.
  * cut     elements per block where gate_elems cuts the operation, else 0:
  *         messages end where blocks end, on both sides; high bit: the blocks
  *         run from the last to the first; the next: counts are deferred.
@@ -61,6 +62,11 @@ static inline uint64_t wefti_purpose_bits(wefti_purpose purpose)
 static inline uint8_t wefti_signature_choice(wefti_signature signature)
 {
     return (uint8_t)(signature.kind >> 24);
+}
+
+static inline uint32_t wefti_signature_root(wefti_signature signature)
+{
+    return (uint32_t)(signature.kind >> 32) & 0xffffff;
 }
 
 /* "all_reduce", or the call that it is part of: "weft_comm_split". */

@@ -321,7 +321,7 @@ void wefti_twin_join(weft_comm *comm)
     char version[32];
     wefti_nccl_version_text(api->version, version, sizeof(version));
     wefti_log(WEFTI_LOG_INFO, comm->rank,
-              "\"%s\": collectives of GPU memory go by NCCL %s; messages, "
+              "\"%s\": collectives and messages of GPU memory go by NCCL %s; "
               "barriers and what gates cut into chunks by weft's own steps",
               comm->name, version);
 }

@@ -6,6 +6,7 @@
  *   all_gather_v          a broadcast from each rank
  *   reduce_scatter_v      a reduce to each rank
  *   all others            sends and receives; no parts of no elements
+ *   messages              a list's sends and receives, in one group
  *
  * Where nothing is reduced elements are bytes, so that any type will do.
  */
@@ -275,28 +276,54 @@ static int call_one(const call *own)
     }
 }
 
+static int end_group(wefti_twin *twin, int result)
+{
+    return wefti_twin_settle(twin, worse(result, twin->api->ncclGroupEnd()));
+}
+
 static int call_group(wefti_twin *twin, const call *own)
 {
-    int result = own->api->ncclGroupStart();
-    if (result != WEFTI_NCCL_SUCCESS) {
-        return result;
-    }
-    result = call_one(own);
-    result = worse(result, own->api->ncclGroupEnd());
-    return wefti_twin_settle(twin, result);
+    const int result = own->api->ncclGroupStart();
+    return result == WEFTI_NCCL_SUCCESS ? end_group(twin, call_one(own))
+                                        : result;
+}
+
+static call make_call(const wefti_twin *twin, const weft_op *op,
+                      struct CUstream_st *stream)
+{
+    return (call){.api = twin->api,
+                  .handle = twin->handle,
+                  .stream = stream,
+                  .op = op,
+                  .rank = twin->comm->rank,
+                  .nranks = twin->comm->nranks,
+                  .elem_bytes = weft_dtype_bytes(op->dtype)};
+}
+
+int wefti_nccl_begin_messages(wefti_twin *twin)
+{
+    return twin->api->ncclGroupStart();
+}
+
+int wefti_nccl_call_message(wefti_twin *twin, const weft_op *op,
+                            struct CUstream_st *stream, int result)
+{
+    const call own = make_call(twin, op, stream);
+    return worse(result, op->collective == WEFT_COLLECTIVE_SEND
+                             ? send(&own, op->root, 0, op->count)
+                             : recv(&own, op->root, 0, op->count));
+}
+
+int wefti_nccl_end_messages(wefti_twin *twin, int result)
+{
+    return end_group(twin, result);
 }
 
 int wefti_nccl_call(wefti_twin *twin, const weft_op *op,
                     struct CUstream_st *stream)
 {
     const wefti_shape *shape = wefti_shape_get(op->collective);
-    call own = {.api = twin->api,
-                .handle = twin->handle,
-                .stream = stream,
-                .op = op,
-                .rank = twin->comm->rank,
-                .nranks = twin->comm->nranks,
-                .elem_bytes = weft_dtype_bytes(op->dtype)};
+    call own = make_call(twin, op, stream);
     if (!shape->reduces) {
         return call_group(twin, &own);
     }

@@ -21,4 +21,16 @@ bool wefti_nccl_has(const wefti_twin *twin, const weft_op *op,
 int wefti_nccl_call(wefti_twin *twin, const weft_op *op,
                     struct CUstream_st *stream);
 
+/*
+ * wefti_nccl_begin_messages, _call_message, _end_messages - the same of a list
+ * of messages, which NCCL carries out together; result: of the calls before.
+ *
+ * Returns     as wefti_nccl_call; what is not well from _begin_messages ends
+ *             the list.
+ */
+int wefti_nccl_begin_messages(wefti_twin *twin);
+int wefti_nccl_call_message(wefti_twin *twin, const weft_op *op,
+                            struct CUstream_st *stream, int result);
+int wefti_nccl_end_messages(wefti_twin *twin, int result);
+
 #endif

@@ -25,6 +25,7 @@
  * end       OVER, from the abort: nothing of NCCL's touches a buffer any more.
  *           LOST: no rank waits for it any longer, or touches the twin
  * aborting  guarded by the engine's lock; looked_ns by calls
+ * handed    collectives that it was given: who posts counts them
  */
 enum { WEFTI_TWIN_OPEN, WEFTI_TWIN_OVER, WEFTI_TWIN_LOST };
 
@@ -40,6 +41,7 @@ struct wefti_twin {
     pthread_t aborter;
     bool aborting;
     int64_t looked_ns;
+    uint32_t handed;
 };
 
 /* One without a communicator of NCCL's yet. Returns OK | ERR_NO_MEMORY. */

@@ -112,6 +112,33 @@ weft_status wefti_route_choose(const weft_comm *comm, wefti_prepared *prepared)
     return check_gates(comm, op);
 }
 
+weft_status wefti_route_choose_messages(const weft_comm *comm,
+                                        wefti_p2p_message *messages,
+                                        size_t count, size_t *carried_out)
+{
+    const wefti_carrier *carrier = wefti_carrier_of(comm->tuning.route);
+    weft_status status = WEFT_OK;
+    *carried_out = 0;
+    for (size_t i = 0; is_there(comm) && carrier->carry_list && i < count &&
+                       status == WEFT_OK;
+         i++) {
+        wefti_p2p_message *message = &messages[i];
+        const weft_op *op = &message->desc;
+        const bool sends = op->collective == WEFT_COLLECTIVE_SEND;
+        message->carried = 0;
+        /* Other queues wait for nothing, and the route has one order. */
+        if (message->queue == 0 &&
+            !find_obstacle(comm, op, wefti_shape_get(op->collective)) &&
+            (sends ? message->places.send : message->places.recv)) {
+            message->carried = carrier->digest;
+            message->behind = carrier->count_handed(comm);
+            ++*carried_out;
+            status = check_gates(comm, op);
+        }
+    }
+    return status;
+}
+
 const char *wefti_route_why(const weft_comm *comm, const weft_op *op)
 {
     const wefti_carrier *carrier = wefti_carrier_of(comm->tuning.route);
@@ -138,32 +165,30 @@ bool wefti_route_takes(const weft_comm *comm, const weft_op *op)
  */
 
 /* What other streams make, or still use, comes first. */
-static weft_status await_gates(const wefti_carried *own, weft_stream *stream)
+static weft_status await_gates(const weft_op *op, bool sends, bool receives,
+                               uint64_t epoch, weft_stream *stream)
 {
-    const weft_op *op = &own->prepared->desc;
     weft_status status = WEFT_OK;
-    if (op->ready && own->prepared->role.sends) {
-        status = weft_gate_wait(op->ready, op->ready_chunk, own->epoch, stream);
+    if (op->ready && sends) {
+        status = weft_gate_wait(op->ready, op->ready_chunk, epoch, stream);
     }
-    if (status == WEFT_OK && op->writable && own->prepared->role.receives &&
-        op->recv) {
-        status = weft_gate_wait(op->writable, op->writable_chunk, own->epoch,
-                                stream);
+    if (status == WEFT_OK && op->writable && receives && op->recv) {
+        status =
+            weft_gate_wait(op->writable, op->writable_chunk, epoch, stream);
     }
     return status;
 }
 
 /* Peers count on it. A rank that found the cause before, and whose calls now
  * fail of it, has that one to tell. */
-static weft_status fail(const wefti_carried *own, const char *by,
-                        weft_status status)
+static weft_status fail(weft_comm *comm, weft_collective collective,
+                        const char *by, weft_status status)
 {
-    weft_comm *comm = own->comm;
     char text[256];
     snprintf(text, sizeof(text),
              "%s on \"%s\": rank %d could not hand it to %s: %s",
-             weft_collective_text(own->prepared->desc.collective), comm->name,
-             comm->rank, by, weft_error_text());
+             weft_collective_text(collective), comm->name, comm->rank, by,
+             weft_error_text());
     wefti_fault_publish(comm, status, comm->rank, 0, "%s", text);
     const weft_status first = wefti_fault_recall(comm);
     return first == WEFT_OK ? wefti_error(status, "%s", text) : first;
@@ -174,11 +199,34 @@ weft_status wefti_carried_queue(void *handed, weft_stream *stream)
     const wefti_carried *own = handed;
     const wefti_carrier *carrier =
         wefti_carrier_of(own->prepared->choice.route);
-    weft_status status = await_gates(own, stream);
+    const wefti_prepared *prepared = own->prepared;
+    weft_status status =
+        await_gates(&prepared->desc, prepared->role.sends,
+                    prepared->role.receives, own->epoch, stream);
     if (status == WEFT_OK) {
         status = carrier->carry(own, stream);
     }
-    return status == WEFT_OK ? WEFT_OK : fail(own, carrier->by, status);
+    return status == WEFT_OK ? WEFT_OK
+                             : fail(own->comm, prepared->desc.collective,
+                                    carrier->by, status);
+}
+
+weft_status wefti_carried_queue_list(void *handed, weft_stream *stream)
+{
+    const wefti_carried_list *own = handed;
+    const wefti_carrier *carrier = wefti_carrier_of(own->comm->tuning.route);
+    weft_status status = WEFT_OK;
+    for (size_t i = 0; i < own->count && status == WEFT_OK; i++) {
+        const wefti_p2p_message *message = &own->messages[i];
+        status =
+            await_gates(&message->desc, true, true, message->epoch, stream);
+    }
+    if (status == WEFT_OK) {
+        status = carrier->carry_list(own, stream);
+    }
+    return status == WEFT_OK ? WEFT_OK
+                             : fail(own->comm, own->messages[0].desc.collective,
+                                    carrier->by, status);
 }
 
 /* ---- capture --------------------------------------------------------------
@@ -235,5 +283,8 @@ weft_status wefti_capture_queue(const wefti_carried *handed,
     const wefti_carrier *carrier =
         wefti_carrier_of(handed->prepared->choice.route);
     weft_status status = carrier->capture(handed, stream);
-    return status == WEFT_OK ? WEFT_OK : fail(handed, "the graph", status);
+    return status == WEFT_OK
+               ? WEFT_OK
+               : fail(handed->comm, handed->prepared->desc.collective,
+                      "the graph", status);
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * comm/post/carried_route.h - the routes streams and nccl: a collective is
- * queued as a whole on the stream that it was posted on, which carries it out.
+ * comm/post/carried_route.h - the routes streams and nccl: a collective, or to
+ * NCCL a list of messages, is queued as a whole on the stream that it was
+ * posted on, which carries it out.
  *
  *   stream:  ... | raise start | ready gates | the operation | raise end | ...
  *   engine:            enters, compares with peers ...  ends it
@@ -19,6 +20,7 @@
 #define COMM_POST_CARRIED_ROUTE_H
 
 #include "comm/post/collective.h"
+#include "comm/post/p2p_queue.h"
 
 /* What a post hands to its stream. */
 typedef struct wefti_carried {
@@ -26,6 +28,13 @@ typedef struct wefti_carried {
     const wefti_prepared *prepared;
     uint64_t epoch;
 } wefti_carried;
+
+/* And of a list those messages that the route carries. */
+typedef struct wefti_carried_list {
+    weft_comm *comm;
+    const wefti_p2p_message *messages;
+    size_t count;
+} wefti_carried_list;
 
 /*
  * One of the routes.
@@ -42,6 +51,9 @@ typedef struct wefti_carried {
  *                Returns OK, also where comm has a fault already | ERR_SYSTEM,
  *                ERR_NO_MEMORY
  * capture        the same where the stream is being captured; NULL: it can not
+ * count_handed   how many operations it was given to carry, all of which come
+ *                before the next; NULL, and no carry_list: it has no messages
+ * carry_list     carry of messages
  */
 typedef struct wefti_carrier {
     const char *name, *by;
@@ -53,6 +65,9 @@ typedef struct wefti_carrier {
     weft_stream *(*stream)(const weft_comm *comm);
     weft_status (*carry)(const wefti_carried *handed, weft_stream *stream);
     weft_status (*capture)(const wefti_carried *handed, weft_stream *stream);
+    uint32_t (*count_handed)(const weft_comm *comm);
+    weft_status (*carry_list)(const wefti_carried_list *list,
+                              weft_stream *stream);
 } wefti_carrier;
 
 extern const wefti_carrier wefti_carrier_nccl, wefti_carrier_streams;
@@ -69,6 +84,15 @@ const wefti_carrier *wefti_carrier_of(int route);
  */
 WEFT_NODISCARD weft_status wefti_route_choose(const weft_comm *comm,
                                               wefti_prepared *prepared);
+
+/*
+ * wefti_route_choose_messages - the same of a list: marks the messages that the
+ * route carries, by what both of their ranks know and by where their buffers
+ * are; *carried_out is how many.
+ */
+WEFT_NODISCARD weft_status
+wefti_route_choose_messages(const weft_comm *comm, wefti_p2p_message *messages,
+                            size_t count, size_t *carried_out);
 
 /* Why op takes the route that WEFT_ROUTE asks for, or does not, if its buffers
  * are the device's; NULL: rank 0 asks for none. Lives as long as comm. */
@@ -100,5 +124,9 @@ WEFT_NODISCARD weft_status wefti_capture_queue(const wefti_carried *handed,
  */
 WEFT_NODISCARD weft_status wefti_carried_queue(void *handed,
                                                weft_stream *stream);
+
+/* The same of a wefti_carried_list. */
+WEFT_NODISCARD weft_status wefti_carried_queue_list(void *handed,
+                                                    weft_stream *stream);
 
 #endif

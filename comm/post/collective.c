@@ -37,6 +37,7 @@ static void take_op_slot(weft_comm *comm, wefti_collective *self)
     op->number = ++comm->number;
     wefti_op_init(comm, op, &prepared->desc, &prepared->role, self->epoch);
     op->request = &self->request;
+    op->ticket = self->request.ticket;
     op->places = prepared->places;
     op->choice = prepared->choice;
     op->signature = prepared->signature;

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/sized.h"
 #include "comm/core/live.h"
+#include "comm/post/carried_route.h"
 #include "comm/post/op_check.h"
 
 #include <stdlib.h>
@@ -56,10 +57,12 @@ static weft_status no_memory(size_t count)
                        count);
 }
 
-static weft_status open_queues(weft_comm *comm,
-                               const wefti_p2p_message *messages, size_t count)
+/* How they go, and the queues that they go through. */
+static weft_status make_ready(weft_comm *comm, wefti_p2p_message *messages,
+                              size_t count, size_t *carried_out)
 {
-    weft_status status = WEFT_OK;
+    weft_status status =
+        wefti_route_choose_messages(comm, messages, count, carried_out);
     for (size_t i = 0; status == WEFT_OK && i < count; i++) {
         const int queue = messages[i].queue;
         const weft_op *desc = &messages[i].desc;
@@ -72,13 +75,63 @@ static weft_status open_queues(weft_comm *comm,
     return status;
 }
 
+/* Those of count messages that the route carries; NULL: no memory. */
+static wefti_p2p_message *copy_carried(const wefti_p2p_message *messages,
+                                       size_t count, size_t carried)
+{
+    wefti_p2p_message *copies = calloc(carried, sizeof(*copies));
+    size_t used = 0;
+    for (size_t i = 0; copies && i < count; i++) {
+        if (messages[i].carried) {
+            copies[used++] = messages[i];
+        }
+    }
+    return copies;
+}
+
+/* Some of them, or all, are carried by the stream, else by one of the route's
+ * behind a handle. */
+static weft_status post_carried(const wefti_p2p_message *messages, size_t count,
+                                size_t carried, weft_comm *comm,
+                                weft_stream *stream, weft_request **handle_out)
+{
+    weft_stream *carrying =
+        stream ? stream : wefti_carrier_of(comm->tuning.route)->stream(comm);
+    weft_request *handle = NULL;
+    wefti_p2p_message *copies = copy_carried(messages, count, carried);
+    wefti_batch *batch = make_batch(count);
+    if (!copies || !batch) {
+        free(copies);
+        free(batch);
+        return no_memory(count);
+    }
+    memcpy(batch->messages, messages, count * sizeof(*messages));
+    batch->request.shared = stream && carried < count;
+    wefti_carried_list handed = {comm, copies, carried};
+    weft_status status = wefti_request_carry(comm, &batch->request, carrying,
+                                             stream ? NULL : &handle,
+                                             wefti_carried_queue_list, &handed);
+    free(copies);
+    if (status == WEFT_OK && handle_out) {
+        *handle_out = handle;
+    } else if (status == WEFT_OK && !stream) {
+        status = weft_request_wait(handle);
+        weft_request_destroy(handle);
+    }
+    return status;
+}
+
 weft_status wefti_p2p_post_messages(wefti_p2p_message *messages, size_t count,
                                     weft_comm *comm, weft_stream *stream,
                                     weft_request **handle_out)
 {
-    weft_status status = open_queues(comm, messages, count);
+    size_t carried = 0;
+    weft_status status = make_ready(comm, messages, count, &carried);
     if (status != WEFT_OK) {
         return status;
+    }
+    if (carried) {
+        return post_carried(messages, count, carried, comm, stream, handle_out);
     }
     if (!stream && !handle_out) {
         wefti_batch batch = {.request.kind = &wefti_batch_kind,
@@ -124,6 +177,7 @@ static weft_status check_part(const weft_p2p *part, uint64_t epoch,
                            part->queue, WEFT_P2P_QUEUES - 1);
     }
     message_out->queue = part->queue;
+    message_out->carried = 0;
     weft_op *op = &message_out->desc;
     *op = (weft_op){.size_bytes = sizeof(*op),
                     .collective =
@@ -269,10 +323,15 @@ static weft_status post_block(const weft_p2p *list, size_t list_count,
     weft_status status =
         list_count ? wefti_p2p_check(list, list_count, 0, comm, batch->messages)
                    : WEFT_OK;
+    size_t carried = 0;
     if (status == WEFT_OK) {
-        status = open_queues(comm, batch->messages, list_count);
+        status = make_ready(comm, batch->messages, list_count, &carried);
     }
-    if (status != WEFT_OK) {
+    if (status == WEFT_OK && carried) {
+        status = post_carried(batch->messages, list_count, carried, comm,
+                              stream, handle_out);
+    }
+    if (status != WEFT_OK || carried) {
         free(batch);
         return status;
     }

@@ -110,7 +110,6 @@ static void make_lists(weft_comm *comm, int queue)
     for (size_t i = 0; i < 2 * (size_t)comm->nranks; i++) {
         wefti_op *op = &own->ops[i];
         op->op_slot = WEFTI_OP_SLOT_P2P + queue;
-        op->choice.pattern = &message_pattern;
         op->slot_records[0] = own->records + i * WEFTI_P2P_REMOTE_SLOTS;
         op->gate_arrived = own->arrived + i * WEFTI_GATE_CHUNKS_MAX;
         op->watcher = op->writable_watcher = watcher;
@@ -251,6 +250,14 @@ static wefti_signature sign(const weft_op *desc)
     return wefti_signature_pack(&signed_as, 0);
 }
 
+static wefti_signature sign_carried(const wefti_p2p_message *message)
+{
+    wefti_signature made = sign(&message->desc);
+    made.kind |= (uint64_t)message->carried << 24 |
+                 (uint64_t)(message->behind & 0xffffff) << 32;
+    return made;
+}
+
 /* Whether a message is one message between host buffers, unwatched.
  */
 static bool is_plain(const weft_comm *comm, const wefti_p2p_message *message,
@@ -258,6 +265,7 @@ static bool is_plain(const weft_comm *comm, const wefti_p2p_message *message,
 {
     const weft_op *desc = &message->desc;
     return bytes <= WEFTI_P2P_SLOT_BYTES && !wefti_op_is_gated(desc) &&
+           !message->carried &&
            (!desc->gate_elems || desc->gate_elems >= desc->count) &&
            !comm->observer.moved && !message->places.send &&
            !message->places.recv;
@@ -337,12 +345,24 @@ static void load(weft_comm *comm, wefti_p2p_queue *queue)
         wefti_role_of(desc->collective, desc->dtype, desc->root, comm->rank);
     wefti_op_init(comm, op, desc, &role, message->epoch);
     op->places = message->places;
+    op->state = WEFTI_OP_POSTED;
+    if (message->carried) {
+        op->choice = (wefti_choice){.chunk_elems = 1,
+                                    .digest = message->carried,
+                                    .route = comm->tuning.route};
+        op->signature = sign_carried(message);
+        op->ticket = message->batch->request.ticket;
+        op->brief = message->next && message->next->carried &&
+                    message->next->batch == message->batch && !desc->arrived;
+        op->lists[0].wait = WEFTI_WAIT_GATE;
+        return;
+    }
+    op->choice = (wefti_choice){.pattern = &message_pattern};
     op->signature = sign(desc);
     op->problem.chunk_elems = WEFTI_P2P_SLOT_BYTES / role.elem_bytes;
     op->slots[0] = (int)wefti_fabric_p2p_slots(&comm->fabric, desc->root);
     op->unstaged = wefti_unstaged_choose(comm, op);
     wefti_step_lists_start(op);
-    op->state = WEFTI_OP_POSTED;
 }
 
 /* One message less; the last one ends the batch. */

@@ -29,6 +29,8 @@ struct wefti_p2p_message {
     weft_op desc; /* SEND or RECV, checked */
     int queue;
     wefti_op_places places;
+    uint8_t carried; /* digest of the route that carries it; 0: own steps */
+    uint32_t behind; /* so many collectives that the route has before it */
 };
 
 static inline bool wefti_op_is_p2p(const weft_op *op)

@@ -19,18 +19,27 @@
 #include <stdio.h>
 #include <string.h>
 
-/* All but which algorithm they chose is the same: that is said in words. */
+/* All but which algorithm they chose is the same: that is said in words. And
+ * of messages all but what comes before. */
 static void append_choice(wefti_signature mine, wefti_signature theirs,
-                          char *text, size_t text_bytes)
+                          bool message, char *text, size_t text_bytes)
 {
-    uint8_t choice = wefti_signature_choice(mine);
-    uint64_t others = UINT64_C(0xff) << 24;
-    size_t used = strlen(text);
-    if (choice != wefti_signature_choice(theirs) &&
-        mine.count == theirs.count && mine.cut == theirs.cut &&
-        (mine.kind | others) == (theirs.kind | others)) {
+    const uint8_t choice = wefti_signature_choice(mine);
+    const uint64_t others =
+        UINT64_C(0xff) << 24 | (message ? UINT64_C(0xffffff) << 32 : 0);
+    const size_t used = strlen(text);
+    if (mine.count != theirs.count || mine.cut != theirs.cut ||
+        (mine.kind | others) != (theirs.kind | others)) {
+        return;
+    }
+    if (choice != wefti_signature_choice(theirs)) {
         snprintf(text + used, text_bytes - used, ", by %s",
-                 wefti_choice_name(choice));
+                 message && !choice ? "weft's own steps"
+                                    : wefti_choice_name(choice));
+    } else if (message) {
+        snprintf(text + used, text_bytes - used,
+                 ", by %s behind %u collectives", wefti_choice_name(choice),
+                 wefti_signature_root(mine));
     }
 }
 
@@ -45,8 +54,12 @@ void wefti_op_report_mismatch(weft_comm *comm, const wefti_op *op, int peer,
     }
     wefti_signature_text(comm, mine, mine_text, sizeof(mine_text));
     wefti_signature_text(comm, theirs, theirs_text, sizeof(theirs_text));
-    append_choice(mine, theirs, mine_text, sizeof(mine_text));
-    append_choice(theirs, mine, theirs_text, sizeof(theirs_text));
+    wefti_signature alike = theirs;
+    if (message) {
+        alike.kind = (alike.kind & ~(uint64_t)0xff) | (mine.kind & 0xff);
+    }
+    append_choice(mine, alike, message, mine_text, sizeof(mine_text));
+    append_choice(alike, mine, message, theirs_text, sizeof(theirs_text));
     wefti_fault_publish(comm, WEFT_ERR_MISMATCH, peer, op->number,
                         "%s #%llu on \"%s\" differs: rank %d posted %s, rank "
                         "%d posted %s",

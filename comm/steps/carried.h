@@ -14,4 +14,9 @@
 void wefti_carried_enter(weft_comm *comm, wefti_op *op);
 bool wefti_carried_advance(weft_comm *comm, wefti_op *op);
 
+/* The same of a message: its sender sends its signature ahead, by weft's own
+ * way, in its place among those of its queue. Lock held. */
+void wefti_carried_enter_message(weft_comm *comm, wefti_op *op);
+bool wefti_carried_advance_message(weft_comm *comm, wefti_op *op);
+
 #endif

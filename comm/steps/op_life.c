@@ -150,6 +150,8 @@ void wefti_op_init(weft_comm *comm, wefti_op *op, const weft_op *desc,
     op->suspect = op->cause = -1;
     op->cause_ns = 0;
     op->request = NULL;
+    op->ticket = NULL;
+    op->brief = false;
     op->piece.open = false;
     op->piece.bytes = 0;
     op->piece.posted_ns = op->piece.ready_ns = 0;
@@ -268,6 +270,9 @@ static void enter(weft_comm *comm, wefti_op *op)
     op->entered_ns = op->moved_ns = wefti_clock_coarse_ns();
     if (wefti_op_slot_is_p2p(op->op_slot)) {
         wefti_op_piece_open(op);
+        if (wefti_choice_is_carried(&op->choice)) {
+            wefti_carried_enter_message(comm, op);
+        }
         return;
     }
     op->checked[comm->rank] = op->number;
@@ -398,7 +403,9 @@ static bool push(weft_comm *comm, wefti_op *op)
                       ? (lists_are_open(op) || begin_lists(comm, op)) &&
                             wefti_step_lists_run(comm, op)
                   : wefti_choice_is_carried(&op->choice)
-                      ? wefti_carried_advance(comm, op)
+                      ? wefti_op_slot_is_p2p(op->op_slot)
+                            ? wefti_carried_advance_message(comm, op)
+                            : wefti_carried_advance(comm, op)
                       : wefti_oneshot_advance(comm, op);
     if (engine->due_ns != INT64_MAX) {
         /* What is still on the emulated link has been sent: no stall. */

@@ -31,7 +31,7 @@ void wefti_signature_text(const weft_comm *comm, wefti_signature signature,
     weft_collective collective = (weft_collective)(signature.kind & 0xff);
     weft_dtype dtype = (weft_dtype)(signature.kind >> 8 & 0xff);
     weft_redop redop = (weft_redop)(signature.kind >> 16 & 0xff);
-    int root = (int)(signature.kind >> 32 & 0xffffff);
+    const int root = (int)wefti_signature_root(signature);
     text_out[0] = '\0';
     if ((unsigned)collective >= WEFT_COLLECTIVE_COUNT) {
         append(text_out, text_bytes, "collective %d", (int)collective);

@@ -74,6 +74,15 @@ static int find_reader(weft_comm *comm, const wefti_op *op)
                : wefti_payload_find_reader(comm, op);
 }
 
+/* Whether peer is gone while streams may still need it. */
+static bool is_lost_within(weft_comm *comm, const wefti_op *op, int peer)
+{
+    wefti_rank_page *page = wefti_shared_get_page(&comm->fabric.shared, peer);
+    return wefti_choice_is_carried(&op->choice) && comm->engine->members &&
+           atomic_load(&page->left) != WEFTI_LEAVE_WELL &&
+           wefti_peer_lost(comm, peer);
+}
+
 bool wefti_is_awaited(weft_comm *comm, const wefti_op *op, int peer,
                       bool *entered)
 {
@@ -81,7 +90,8 @@ bool wefti_is_awaited(weft_comm *comm, const wefti_op *op, int peer,
         /* What waits for its own gate or a copy waits for no peer. */
         *entered = false;
         return peer == op->desc.root &&
-               (op->being_read || op->lists[0].wait == WEFTI_WAIT_PEER);
+               (op->being_read || op->lists[0].wait == WEFTI_WAIT_PEER ||
+                is_lost_within(comm, op, peer));
     }
     if (op->state == WEFTI_OP_POSTED) {
         *entered = false;
@@ -98,12 +108,8 @@ bool wefti_is_awaited(weft_comm *comm, const wefti_op *op, int peer,
                    : wefti_peer_completed(comm, peer) < op->number;
     }
     if (wefti_choice_is_carried(&op->choice)) { /* by all, to the end */
-        wefti_rank_page *page =
-            wefti_shared_get_page(&comm->fabric.shared, peer);
-        return comm->engine->members &&
-               wefti_peer_completed(comm, peer) < op->number &&
-               atomic_load(&page->left) != WEFTI_LEAVE_WELL &&
-               wefti_peer_lost(comm, peer);
+        return wefti_peer_completed(comm, peer) < op->number &&
+               is_lost_within(comm, op, peer);
     }
     for (int t = 0; wefti_choice_has_steps(&op->choice) && t < WEFTI_STEP_LISTS;
          t++) {

@@ -7,8 +7,12 @@
  * All parts of a list progress together, so no order of its parts, nor of the
  * parts of the peers' lists, can make it wait for itself. What goes from one
  * rank to one other is matched in the order of posting: the n-th send there
- * with the n-th receive here, whichever lists they stand in. WEFT_ROUTE has no
- * say here: NCCL would put messages into one order with all else.
+ * with the n-th receive here, whichever lists they stand in.
+ *
+ * With WEFT_ROUTE=nccl messages of GPU memory in queue 0 go by NCCL, which has
+ * one order: both sides post them in the same place among a communicator's
+ * collectives, and a send may wait for its receive (docs/gpu.md). Those of
+ * other queues go weft's own way.
  */
 #ifndef WEFT_P2P_H
 #define WEFT_P2P_H

@@ -46,7 +46,8 @@ enum {
     NCCL_AREA_BYTES = 64 << 20, /* of a rank, sparse */
     NCCL_CALLS = 512,           /* of a group */
     NCCL_WORDS = 1024,          /* groups that may be on streams */
-    NCCL_OPS = 64               /* made by ncclRedOpCreatePreMulSum, alive */
+    NCCL_OPS = 64,              /* made by ncclRedOpCreatePreMulSum, alive */
+    NCCL_SENDS = 64             /* of one group, to one rank */
 };
 
 typedef enum nccl_kind {
@@ -70,11 +71,11 @@ typedef struct nccl_call {
     unsigned char scale[8];
 } nccl_call;
 
-/* What goes from one rank to another: posted is raised by the sender when
- * offset and bytes are there, taken by the receiver. */
+/* What goes from one rank to another, in that order: posted is raised by the
+ * sender when offset and bytes are there, taken by the receiver. */
 typedef struct nccl_box {
     _Atomic uint64_t posted, taken;
-    size_t offset, bytes;
+    size_t offset[NCCL_SENDS], bytes[NCCL_SENDS];
 } nccl_box;
 
 /* What a rank brings to its n-th collective; posted and left count them. */

@@ -284,29 +284,34 @@ static bool post_send(struct ncclComm *comm, const nccl_call *call,
 {
     nccl_box *box = &comm->job->boxes[comm->rank][call->peer];
     const size_t bytes = call->count * nccl_elem_bytes(call->dtype);
+    const uint64_t number = atomic_load(&box->posted);
     if (*used + bytes > NCCL_AREA_BYTES ||
-        atomic_load(&box->posted) != atomic_load(&box->taken) ||
+        number - atomic_load(&box->taken) == NCCL_SENDS ||
         !copy(comm, nccl_job_area(comm, comm->rank) + *used, call->send,
               bytes)) {
         return hang(comm);
     }
-    box->offset = *used;
-    box->bytes = bytes;
+    box->offset[number % NCCL_SENDS] = *used;
+    box->bytes[number % NCCL_SENDS] = bytes;
     *used += (bytes + 63) / 64 * 64;
     atomic_fetch_add(&box->posted, 1);
     return true;
 }
 
-static bool take(struct ncclComm *comm, const nccl_call *call)
+/* A byte that is wrong is the first of the message. */
+static bool take(struct ncclComm *comm, const nccl_call *call, bool wrong)
 {
     nccl_box *box = &comm->job->boxes[call->peer][comm->rank];
     const size_t bytes = call->count * nccl_elem_bytes(call->dtype);
-    if (!nccl_work_await(comm, &box->posted, atomic_load(&box->taken) + 1)) {
+    const uint64_t number = atomic_load(&box->taken);
+    if (!nccl_work_await(comm, &box->posted, number + 1)) {
         return false;
     }
-    if (box->bytes != bytes ||
-        !copy(comm, call->recv, nccl_job_area(comm, call->peer) + box->offset,
-              bytes)) {
+    unsigned char *from =
+        nccl_job_area(comm, call->peer) + box->offset[number % NCCL_SENDS];
+    from[0] ^= wrong;
+    if (box->bytes[number % NCCL_SENDS] != bytes ||
+        !copy(comm, call->recv, from, bytes)) {
         return hang(comm);
     }
     atomic_fetch_add(&box->taken, 1);
@@ -346,7 +351,7 @@ bool nccl_work_run(struct ncclComm *comm, const nccl_group *group)
     }
     for (size_t i = 0; i < group->count && well; i++) {
         if (group->calls[i].kind == NCCL_RECV) {
-            well = take(comm, &group->calls[i]);
+            well = take(comm, &group->calls[i], wrong);
         } else if (group->calls[i].kind != NCCL_SEND) {
             well = run_collective(comm, &group->calls[i], &used, wrong);
         }

@@ -152,20 +152,20 @@ static void pack_entry(const wefti_entry *entry, uint64_t number,
 }
 
 void wefti_remote_tell_entry(wefti_fabric *fabric, int peer, uint64_t number,
-                             size_t payload_bytes, uint64_t part_elems,
-                             bool urgent)
+                             const wefti_announcement *announcement)
 {
     if (!wefti_fabric_is_remote(fabric, peer)) {
         return;
     }
-    wefti_entry *entry =
+    const wefti_entry *entry =
         wefti_shared_get_entry(&fabric->shared, fabric->rank, number);
     wefti_wire wire = begin(fabric, WEFTI_WIRE_ENTRY);
     pack_entry(entry, number, &wire);
-    wire.words[5] = part_elems;
-    fabric->net->sent_bytes += payload_bytes;
-    const wefti_net_load load = {wefti_entry_payload(entry, payload_bytes),
-                                 payload_bytes, urgent};
+    wire.words[5] = announcement->elems;
+    fabric->net->sent_bytes += announcement->payload_bytes;
+    const wefti_net_load load = {announcement->payload,
+                                 announcement->payload_bytes,
+                                 announcement->urgent};
     tell(fabric, peer, &wire, &load);
 }
 

@@ -25,12 +25,24 @@ WEFT_NODISCARD weft_status wefti_remote_init(wefti_fabric *fabric,
                                              const int *firsts);
 void wefti_remote_fini(wefti_fabric *fabric);
 
-/* This rank's entry number, with so many bytes of its payload, to one peer; of
- * the v forms, with how many elements it has for that peer, of a barrier with 1
- * in its rounds. urgent: compute waits for it soon. */
+/*
+ * What goes to a peer with an entry.
+ *
+ * payload   stays until all ranks have completed the operation
+ * elems     of the v forms, how many this rank has for the peer; in rounds of
+ *           leaders 1
+ * urgent    compute waits for it soon
+ */
+typedef struct wefti_announcement {
+    const void *payload;
+    size_t payload_bytes;
+    uint64_t elems;
+    bool urgent;
+} wefti_announcement;
+
+/* This rank's entry number to one peer. */
 void wefti_remote_tell_entry(wefti_fabric *fabric, int peer, uint64_t number,
-                             size_t payload_bytes, uint64_t part_elems,
-                             bool urgent);
+                             const wefti_announcement *announcement);
 
 /*
  * How far this rank has come, with releases, to those who sent to it. All

@@ -12,6 +12,8 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/log.h"
+#include "comm/net/ended.h"
 #include "comm/net/net.h"
 #include "comm/net/rounds.h"
 
@@ -19,6 +21,7 @@
 
 enum {
     WAITING_NS = 100000000, /* between two words of being waiting */
+    DOUBT_NS = 200000000,
     TOLD_AT_LEAST =
         WEFTI_OP_SLOTS / 4 /* operations that peers may not know of */
 };
@@ -247,6 +250,24 @@ static void tell_asked(wefti_fabric *fabric)
     }
 }
 
+/* Whoever has left answers any message (comm/net/ended.h). */
+static void tell_doubts(wefti_fabric *fabric)
+{
+    const int64_t now_ns = wefti_clock_coarse_ns();
+    if (!atomic_load_explicit(&fabric->doubts, memory_order_relaxed) ||
+        !atomic_exchange(&fabric->doubts, false)) {
+        return;
+    }
+    for (int peer = 0; peer < fabric->shared.layout.nranks; peer++) {
+        wefti_line *line = &fabric->lines[peer];
+        if (atomic_exchange(&line->doubted, false) &&
+            now_ns - line->doubted_ns >= DOUBT_NS) {
+            line->doubted_ns = now_ns;
+            tell_number(fabric, peer);
+        }
+    }
+}
+
 void wefti_remote_note_completed(wefti_fabric *fabric)
 {
     tell_completed(fabric, TOLD_AT_LEAST);
@@ -263,6 +284,7 @@ void wefti_remote_tell_due(wefti_fabric *fabric)
     if (fabric->net) {
         tell_rounds(fabric);
         tell_asked(fabric);
+        tell_doubts(fabric);
     }
 }
 
@@ -304,12 +326,29 @@ void wefti_remote_tell_observed(wefti_fabric *fabric)
     }
 }
 
-void wefti_remote_tell_left(wefti_fabric *fabric, wefti_leave how)
+void wefti_remote_doubt(wefti_fabric *fabric, int peer)
 {
-    if (fabric->net) {
+    if (wefti_fabric_is_remote(fabric, peer)) {
+        atomic_store(&fabric->lines[peer].doubted, true);
+        atomic_store(&fabric->doubts, true);
+    }
+}
+
+void wefti_remote_leave(wefti_fabric *fabric, wefti_leave how)
+{
+    if (!fabric->net) {
+        return;
+    }
+    if (how != WEFTI_LEAVE_WELL) {
         wefti_wire wire = begin(fabric, WEFTI_WIRE_LEFT);
         wire.words[0] = how;
         tell_all(fabric, &wire);
+    }
+    tell_completed(fabric, 1);
+    if (!wefti_ended_add(fabric->net, fabric, how)) {
+        wefti_log(WEFTI_LOG_WARN, fabric->net->rank,
+                  "no memory to answer those that ask for a communicator that "
+                  "was destroyed: they wait until their time limit");
     }
 }
 

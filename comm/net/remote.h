@@ -70,8 +70,15 @@ void wefti_remote_tell_waiting(wefti_fabric *fabric);
 /* That somebody here wants exact times of entry. */
 void wefti_remote_tell_observed(wefti_fabric *fabric);
 
-/* That this rank has destroyed the communicator. */
-void wefti_remote_tell_left(wefti_fabric *fabric, wefti_leave how);
+/*
+ * wefti_remote_doubt - asks peer, now and then and with whatever is due next,
+ * whether it has destroyed the communicator. Threads: any, without the lock.
+ *
+ * wefti_remote_leave - this rank destroys it. Well, that is told to no rank but
+ * those that send to it later (comm/net/ended.h); after a fault, to all.
+ */
+void wefti_remote_doubt(wefti_fabric *fabric, int peer);
+void wefti_remote_leave(wefti_fabric *fabric, wefti_leave how);
 
 /*
  * wefti_remote_offer - the message behind the next `later` from the path's peer

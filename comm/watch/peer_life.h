@@ -14,6 +14,11 @@
  */
 bool wefti_peer_has_died(const weft_comm *comm, int peer);
 
+/* Whether it has destroyed its communicator, as far as is known here: a rank of
+ * another host does not tell it unless it is asked (wefti_peer_lost). Threads:
+ * any. */
+bool wefti_peer_has_left(const weft_comm *comm, int peer);
+
 /* Whether its process, another one of this host, is stopped (SIGSTOP, a
  * debugger). Reads files: for texts of what has waited long. Threads: any. */
 bool wefti_peer_is_stopped(const weft_comm *comm, int peer);
@@ -30,7 +35,7 @@ uint64_t wefti_peer_last_entered(weft_comm *comm, int rank, const char **what,
                                  int64_t *when_ns);
 
 /* How peer was lost: "has died", "has destroyed its communicator"; NULL: it
- * was not. In a job of several ranks. */
+ * was not, or is asked whether it has. In a job of several ranks. */
 const char *wefti_peer_lost(weft_comm *comm, int peer);
 
 /* "rank 3 has died", how being what wefti_peer_lost said; and which limit to

@@ -85,8 +85,10 @@ typedef struct wefti_fabric_table {
  * operations this rank had entered when it said so last.
  * leaves_after: its farewell counts once so many of its messages have come,
  * which was at left_ns. doubted: somebody here, on any thread, wants to know
- * whether it has left; doubted_ns: when it was asked last. answered_left: it
- * knows that this rank has.
+ * whether it has left, if the wait goes on for doubt_after_ns; that has been so
+ * since doubted_since_ns, last at doubted_ns, with doubted_got come before, and
+ * it was asked last at doubt_told_ns. answered_left: it knows that this rank
+ * has.
  */
 typedef struct wefti_line {
     int world_rank;
@@ -99,7 +101,9 @@ typedef struct wefti_line {
     uint64_t leaves_after;
     int64_t left_ns;
     _Atomic bool doubted;
-    int64_t doubted_ns;
+    _Atomic int64_t doubt_after_ns;
+    int64_t doubted_since_ns, doubted_ns, doubt_told_ns;
+    uint64_t doubted_got;
     bool answered_left;
 } wefti_line;
 

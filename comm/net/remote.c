@@ -20,8 +20,8 @@
 #include <stdlib.h>
 
 enum {
-    WAITING_NS = 100000000, /* between two words of being waiting */
-    DOUBT_NS = 200000000,
+    WAITING_NS = 100000000,      /* between two words of being waiting */
+    DOUBT_PAUSE_NS = 1000000000, /* a wait of which nothing was said so long */
     TOLD_AT_LEAST =
         WEFTI_OP_SLOTS / 4 /* operations that peers may not know of */
 };
@@ -250,19 +250,34 @@ static void tell_asked(wefti_fabric *fabric)
     }
 }
 
+/* Whether peer, for which this rank waits, is to be asked now. */
+static bool is_doubtful(wefti_line *line, int64_t now_ns)
+{
+    const int64_t after_ns =
+        atomic_load_explicit(&line->doubt_after_ns, memory_order_relaxed);
+    if (line->doubted_got != line->got ||
+        now_ns - line->doubted_ns > DOUBT_PAUSE_NS) {
+        line->doubted_got = line->got;
+        line->doubted_since_ns = now_ns;
+    }
+    line->doubted_ns = now_ns;
+    return now_ns - line->doubted_since_ns >= after_ns &&
+           now_ns - line->doubt_told_ns >= after_ns;
+}
+
 /* Whoever has left answers any message (comm/net/ended.h). */
 static void tell_doubts(wefti_fabric *fabric)
 {
-    const int64_t now_ns = wefti_clock_coarse_ns();
     if (!atomic_load_explicit(&fabric->doubts, memory_order_relaxed) ||
         !atomic_exchange(&fabric->doubts, false)) {
         return;
     }
+    const int64_t now_ns = wefti_clock_ns();
     for (int peer = 0; peer < fabric->shared.layout.nranks; peer++) {
         wefti_line *line = &fabric->lines[peer];
         if (atomic_exchange(&line->doubted, false) &&
-            now_ns - line->doubted_ns >= DOUBT_NS) {
-            line->doubted_ns = now_ns;
+            is_doubtful(line, now_ns)) {
+            line->doubt_told_ns = now_ns;
             tell_number(fabric, peer);
         }
     }
@@ -326,9 +341,11 @@ void wefti_remote_tell_observed(wefti_fabric *fabric)
     }
 }
 
-void wefti_remote_doubt(wefti_fabric *fabric, int peer)
+void wefti_remote_doubt(wefti_fabric *fabric, int peer, int64_t after_ns)
 {
     if (wefti_fabric_is_remote(fabric, peer)) {
+        atomic_store_explicit(&fabric->lines[peer].doubt_after_ns, after_ns,
+                              memory_order_relaxed);
         atomic_store(&fabric->lines[peer].doubted, true);
         atomic_store(&fabric->doubts, true);
     }

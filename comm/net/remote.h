@@ -71,13 +71,14 @@ void wefti_remote_tell_waiting(wefti_fabric *fabric);
 void wefti_remote_tell_observed(wefti_fabric *fabric);
 
 /*
- * wefti_remote_doubt - asks peer, now and then and with whatever is due next,
- * whether it has destroyed the communicator. Threads: any, without the lock.
+ * wefti_remote_doubt - this rank waits for peer: if it says so again and again,
+ * for after_ns in which nothing comes from peer, that is asked whether it has
+ * destroyed the communicator. Threads: any, without the lock.
  *
  * wefti_remote_leave - this rank destroys it. Well, that is told to no rank but
  * those that send to it later (comm/net/ended.h); after a fault, to all.
  */
-void wefti_remote_doubt(wefti_fabric *fabric, int peer);
+void wefti_remote_doubt(wefti_fabric *fabric, int peer, int64_t after_ns);
 void wefti_remote_leave(wefti_fabric *fabric, wefti_leave how);
 
 /*

@@ -11,9 +11,12 @@
 #include "comm/net/net.h"
 #include "comm/net/remote.h"
 #include "comm/net/rounds.h"
+#include "comm/watch/waits.h"
 
 #include <poll.h>
 #include <stdio.h>
+
+enum { DOUBT_NS = 1000000000 };
 
 /* The later of what its rank has told at once and, of another host, when it
  * was asked. */
@@ -150,10 +153,15 @@ const char *wefti_peer_lost(weft_comm *comm, int peer)
         return find_leave(how, known_ns);
     }
     const char *cut = died ? find_cut(comm, peer) : NULL;
-    if (!died) {
-        wefti_remote_doubt(&comm->fabric, peer);
-    }
     return cut ? cut : died ? "has died" : NULL;
+}
+
+void wefti_peer_doubt(weft_comm *comm, int peer)
+{
+    const int64_t patience_ns =
+        wefti_waits_patience(comm, comm->timeout_ns) / 2;
+    wefti_remote_doubt(&comm->fabric, peer,
+                       patience_ns < DOUBT_NS ? patience_ns : DOUBT_NS);
 }
 
 void wefti_peer_lost_text(weft_comm *comm, int peer, const char *how,

@@ -2,8 +2,9 @@
 /*
  * comm/core/select.c - the choice of algorithm and chunk, from sizes and ranks.
  *
- * Small payloads ride in the entries (one cache-line exchange), unless these
- * fill a link between hosts for longer than another takes. All else, and with
+ * Small payloads ride in the entries (one cache-line exchange; between hosts in
+ * rounds where all want all), unless these fill a link between hosts for longer
+ * than another takes. All else, and with
  * it payloads that may lie beside the entries, takes the pattern that costs
  * least, by what it counts on each level and the
  * rates of the scope; where two cost the same, the first of the table. Patterns
@@ -13,6 +14,7 @@
 
 #include "base/error.h"
 #include "comm/fabric/shared.h"
+#include "comm/pattern/dissemination.h"
 #include "comm/pattern/relay.h"
 #include "comm/pattern/shape.h"
 #include "kernels/wire/reduce.h"
@@ -92,6 +94,32 @@ static bool fits_oneshot(const wefti_scope *scope, const weft_op *op,
                 chunk_bytes(scope->tuning, scope->nranks, NULL));
 }
 
+static wefti_problem problem_of(const wefti_scope *scope, const weft_op *op)
+{
+    return (wefti_problem){.collective = op->collective,
+                           .nranks = scope->nranks,
+                           .root = op->root,
+                           .count = op->count,
+                           .chunk_elems = 1,
+                           .grouping = scope->grouping,
+                           .apart = scope->apart,
+                           .flat = wefti_select_is_flat(scope->tuning, op),
+                           .deferred = op->deferred_counts != NULL,
+                           .gated = op->gate_elems == WEFT_GATE_PER_RANK};
+}
+
+/* Whether an algorithm that has no steps can carry it out. */
+static bool fits_shot(const wefti_scope *scope, const weft_op *op,
+                      const wefti_role *role, const wefti_pattern *pattern)
+{
+    const wefti_problem problem = problem_of(scope, op);
+    return pattern == &wefti_pattern_dissemination
+               ? fits_entries(scope->nranks, op, role) &&
+                     wefti_dissemination_fits(
+                         &problem, wefti_oneshot_bytes(scope->nranks, op, role))
+               : fits_oneshot(scope, op, role);
+}
+
 size_t wefti_select_bounce_bytes(const wefti_tuning *tuning, int nranks,
                                  const wefti_grouping *grouping)
 {
@@ -143,20 +171,6 @@ static wefti_algorithms allowed_of(const wefti_scope *scope, const weft_op *op)
 static bool is_allowed(wefti_algorithms allowed, int bit)
 {
     return !allowed || (allowed >> bit & 1);
-}
-
-static wefti_problem problem_of(const wefti_scope *scope, const weft_op *op)
-{
-    return (wefti_problem){.collective = op->collective,
-                           .nranks = scope->nranks,
-                           .root = op->root,
-                           .count = op->count,
-                           .chunk_elems = 1,
-                           .grouping = scope->grouping,
-                           .apart = scope->apart,
-                           .flat = wefti_select_is_flat(scope->tuning, op),
-                           .deferred = op->deferred_counts != NULL,
-                           .gated = op->gate_elems == WEFT_GATE_PER_RANK};
 }
 
 /* In chunks of the pattern's. */
@@ -258,8 +272,10 @@ static bool has_cost(const weft_op *op, const wefti_pattern *pattern)
     return pattern->cost && !wefti_shape_get(op->collective)->varied;
 }
 
-/* The cheapest that is allowed and can; NULL: none can. shot: oneshot can. */
+/* The cheapest that is allowed and can; NULL: none can. shot: what has no
+ * steps is asked too. */
 static const wefti_pattern *pick(const wefti_scope *scope, const weft_op *op,
+                                 const wefti_role *role,
                                  wefti_algorithms allowed, bool shot)
 {
     wefti_problem problem = problem_of(scope, op);
@@ -267,8 +283,9 @@ static const wefti_pattern *pick(const wefti_scope *scope, const weft_op *op,
     double least_ns = 0;
     for (int i = 0; wefti_patterns[i]; i++) {
         const wefti_pattern *pattern = wefti_patterns[i];
-        if ((pattern->in_entries && !shot) || !is_allowed(allowed, i) ||
-            !pattern->supports(&problem)) {
+        if (!is_allowed(allowed, i) || !pattern->supports(&problem) ||
+            (pattern->in_entries &&
+             !(shot && fits_shot(scope, op, role, pattern)))) {
             continue;
         }
         bool counted = has_cost(op, pattern);
@@ -287,19 +304,42 @@ double wefti_select_cost_ns(const wefti_scope *scope, const weft_op *op,
     wefti_problem problem = problem_of(scope, op);
     const wefti_pattern *pattern = wefti_patterns[bit];
     wefti_role role = wefti_role_of(op->collective, op->dtype, op->root, 0);
-    bool fits = !pattern->in_entries || fits_oneshot(scope, op, &role);
+    bool fits = !pattern->in_entries || fits_shot(scope, op, &role, pattern);
     return fits && has_cost(op, pattern) && pattern->supports(&problem)
                ? cost_ns(scope, op, pattern, 1)
                : (double)NAN;
 }
 
 /*
- * Whether oneshot's hop and bytes alone take longer than the pattern: every
- * rank sends its payload to every rank of other hosts, through a link that its
- * host shares. A root sends, or gets, alone.
+ * How entries are to carry it: what all ranks of several hosts need, in rounds,
+ * if it fits these; NULL: that is for the costs to say.
+ */
+static const wefti_pattern *pick_shot(const wefti_scope *scope,
+                                      const weft_op *op, const wefti_role *role,
+                                      wefti_algorithms allowed)
+{
+    const wefti_pattern *rounds = &wefti_pattern_dissemination;
+    const wefti_pattern *oneshot = &wefti_pattern_oneshot;
+    const wefti_problem problem = problem_of(scope, op);
+    allowed = op->count ? allowed : 0;
+    if (!fits_entries(scope->nranks, op, role)) {
+        return NULL;
+    }
+    if (is_allowed(allowed, wefti_algorithm_bit(rounds)) &&
+        rounds->supports(&problem)) {
+        return fits_shot(scope, op, role, rounds) ? rounds : NULL;
+    }
+    return is_allowed(allowed, wefti_algorithm_bit(oneshot)) ? oneshot : NULL;
+}
+
+/*
+ * Whether the shot's hops and bytes alone take longer than the pattern: of
+ * oneshot, every rank sends its payload to every rank of other hosts, through a
+ * link that its host shares. A root sends, or gets, alone.
  */
 static bool fills_link(const wefti_scope *scope, const weft_op *op,
-                       const wefti_role *role, const wefti_pattern *pattern)
+                       const wefti_role *role, const wefti_pattern *shot,
+                       const wefti_pattern *pattern)
 {
     const wefti_rates *rates = scope->rates ? scope->rates : &wefti_rates_usual;
     const double ranks = scope->nranks;
@@ -307,10 +347,20 @@ static bool fills_link(const wefti_scope *scope, const weft_op *op,
                          : scope->apart  ? ranks
                                          : 1;
     const double locals = ranks / hosts, remotes = ranks - locals;
-    const double bytes = (double)wefti_oneshot_bytes(scope->nranks, op, role) *
-                         remotes * (role->shape->rooted ? 1 : locals);
+    double hops = 1;
+    double bytes = (double)wefti_oneshot_bytes(scope->nranks, op, role) *
+                   remotes * (role->shape->rooted ? 1 : locals);
+    if (shot == &wefti_pattern_dissemination) {
+        const wefti_problem problem = problem_of(scope, op);
+        wefti_sizes sizes =
+            wefti_sizes_of(&problem, weft_dtype_bytes(op->dtype));
+        wefti_cost cost = {0};
+        shot->cost(&problem, &sizes, &cost);
+        hops = cost.network_hops;
+        bytes = cost.link_bytes;
+    }
     return pattern && has_cost(op, pattern) && hosts > 1 &&
-           rates->network_latency_ns + bytes * rates->network_byte_ns >
+           hops * rates->network_latency_ns + bytes * rates->network_byte_ns >
                weighed_ns(scope, op, pattern);
 }
 
@@ -319,18 +369,17 @@ wefti_choice wefti_select(const wefti_scope *scope, const weft_op *op,
 {
     wefti_choice choice = {.chunk_elems = 1};
     wefti_algorithms allowed = allowed_of(scope, op);
-    const int oneshot = wefti_algorithm_bit(&wefti_pattern_oneshot);
-    bool may = is_allowed(allowed, oneshot) || op->count == 0;
-    if (may && fits_entries(scope->nranks, op, role)) {
+    const wefti_pattern *shot = pick_shot(scope, op, role, allowed);
+    if (shot) {
         const wefti_pattern *steps =
-            op->count ? pick(scope, op, allowed, false) : NULL;
+            op->count ? pick(scope, op, role, allowed, false) : NULL;
         choice.pattern =
-            fills_link(scope, op, role, steps) ? steps : &wefti_pattern_oneshot;
+            fills_link(scope, op, role, shot, steps) ? steps : shot;
     } else {
-        const bool shot = may && fits_oneshot(scope, op, role);
         choice.relay_elems = relay_elems_of(scope, op, allowed);
-        choice.pattern = choice.relay_elems ? &wefti_pattern_two_hop
-                                            : pick(scope, op, allowed, shot);
+        choice.pattern = choice.relay_elems
+                             ? &wefti_pattern_two_hop
+                             : pick(scope, op, role, allowed, true);
         choice.refused = allowed && !choice.pattern;
     }
     if (choice.pattern) { /* else refused, or a barrier: nothing to move */
@@ -348,9 +397,11 @@ weft_status wefti_select_refuse(const wefti_scope *scope, const weft_op *op,
     char asked[WEFTI_ALGORITHMS_ROOM], able[WEFTI_ALGORITHMS_ROOM];
     wefti_problem problem = problem_of(scope, op);
     wefti_algorithms set = wefti_algorithms_supporting(&problem);
-    if (!fits_oneshot(scope, op, role)) {
-        set &= (wefti_algorithms) ~(
-            1U << wefti_algorithm_bit(&wefti_pattern_oneshot));
+    for (int i = 0; wefti_patterns[i]; i++) {
+        if (wefti_patterns[i]->in_entries &&
+            !fits_shot(scope, op, role, wefti_patterns[i])) {
+            set &= (wefti_algorithms) ~(1U << i);
+        }
     }
     wefti_algorithms_list(scope->tuning->allowed[op->collective], '/', asked,
                           sizeof(asked));
@@ -424,6 +475,10 @@ const char *wefti_select_why(const wefti_scope *scope, const weft_op *op)
     }
     if (allowed) {
         return why_allowed(allowed);
+    }
+    if (choice.pattern == &wefti_pattern_dissemination) {
+        return "little enough to be there when hosts meet, in rounds of one "
+               "message a host";
     }
     if (choice.pattern == &wefti_pattern_oneshot) {
         return "little enough to be there when ranks meet: no second message";

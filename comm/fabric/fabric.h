@@ -84,7 +84,11 @@ typedef struct wefti_fabric_table {
  * waits, and wants to know what this rank has entered; answered: how many
  * operations this rank had entered when it said so last.
  * leaves_after: its farewell counts once so many of its messages have come,
- * which was at left_ns.
+ * which was at left_ns. doubted: somebody here, on any thread, wants to know
+ * whether it has left, if the wait goes on for doubt_after_ns; that has been so
+ * since doubted_since_ns, last at doubted_ns, with doubted_got come before, and
+ * it was asked last at doubt_told_ns. answered_left: it knows that this rank
+ * has.
  */
 typedef struct wefti_line {
     int world_rank;
@@ -96,6 +100,11 @@ typedef struct wefti_line {
     wefti_leave leaving;
     uint64_t leaves_after;
     int64_t left_ns;
+    _Atomic bool doubted;
+    _Atomic int64_t doubt_after_ns;
+    int64_t doubted_since_ns, doubted_ns, doubt_told_ns;
+    uint64_t doubted_got;
+    bool answered_left;
 } wefti_line;
 
 /*
@@ -116,11 +125,12 @@ struct wefti_fabric {
     struct wefti_net *net; /* leads to them; NULL: there are none */
     struct wefti_inbound *inbound; /* with a net: what has come from them */
     struct wefti_rounds *rounds;   /* the same: what all ranks must know */
-    uint64_t id;       /* the same on all members, and of no others */
-    wefti_line *lines; /* [nranks], with a net */
-    bool urged;        /* some line is */
-    bool asked;        /* likewise */
-    uint64_t entered;  /* how often this rank has entered an operation */
+    uint64_t id;         /* the same on all members, and of no others */
+    wefti_line *lines;   /* [nranks], with a net */
+    bool urged;          /* some line is */
+    bool asked;          /* likewise */
+    _Atomic bool doubts; /* likewise */
+    uint64_t entered;    /* how often this rank has entered an operation */
     int64_t waiting_told_ns;
     int rank;
     wefti_doorbell **bells;

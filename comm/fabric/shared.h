@@ -17,7 +17,8 @@
  *           entries     [OP_SLOTS] what it has entered, small payloads inside
  *           pairs       [peer of the domain]; in a mirror one, this rank:
  *             consumed  [op slot][channel] messages it has read from peer
- *             counts    [OP_SLOTS] of the v forms: what it sends to peer
+ *             counts    [OP_SLOTS] of the v forms: what it sends to peer; of a
+ *                       leader in rounds: where all hosts' blocks are
  *             messages  [op slot][channel][DEPTH] what it has sent to peer
  *             marks     [area][mark] how far its streams are, for peer's
  *   then    staging     [OP_SLOTS] staged payload, one buffer per operation
@@ -99,7 +100,7 @@ static inline int wefti_p2p_area(int op_slot, int channel)
  *
  * number   wefti_oneshot_announce -> wefti_op_check_peer: the words beside it,
  *          the payload and the counts. The way back is page.completed.
- * met      of a barrier: comm/steps/meeting.c; else comm/steps/payload.c
+ * met      in rounds: comm/steps/meeting.c; else comm/steps/payload.c
  */
 typedef struct wefti_entry {
     _Alignas(64) _Atomic uint64_t number;
@@ -107,7 +108,7 @@ typedef struct wefti_entry {
     _Atomic uint64_t kind;
     _Atomic uint64_t cut;
     _Atomic int64_t stamp_ns;  /* when its payload may be read */
-    _Atomic uint64_t met;      /* number: of a barrier once all ranks have
+    _Atomic uint64_t met;      /* number: in rounds once all ranks have
                                   entered, else once the rank has read all */
     unsigned char payload[16]; /* all of it, or else it lies behind the struct,
                                   where lines begin */

@@ -15,12 +15,14 @@ enum { VOTE, ESTIMATE };
 /* Whether no rank of a domain is left, as far as this one knows. */
 static bool has_ended(weft_comm *comm, int domain)
 {
+    bool ended = true;
     for (int rank = domain; rank < comm->nranks; rank++) {
         if (comm->peers[rank].first == domain && !wefti_peer_lost(comm, rank)) {
-            return false;
+            wefti_peer_doubt(comm, rank);
+            ended = false;
         }
     }
-    return true;
+    return ended;
 }
 
 static bool votes(const wefti_ballot *ballot, int domain)

@@ -18,10 +18,10 @@
 #include "comm/engine/op.h"
 #include "comm/engine/ticket.h"
 #include "comm/make/key_count.h"
+#include "comm/make/remains.h"
 #include "comm/make/streams_end.h"
 #include "comm/mem/mem.h"
 #include "comm/nccl/twin.h"
-#include "comm/net/net.h"
 #include "comm/net/remote.h"
 #include "comm/post/collective.h"
 #include "comm/post/consensus.h"
@@ -29,15 +29,10 @@
 #include "comm/steps/reduction.h"
 #include "comm/watch/diagnosis.h"
 
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-enum { UNSENT_NS = 200000000 }; /* destroy waits so long for what it sent */
 
 static unsigned char *carve(unsigned char **at, size_t bytes)
 {
@@ -422,42 +417,6 @@ static void end_streams(weft_comm *comm)
     wefti_streams_end(streams);
 }
 
-/* Gives the memory of a split back when the last one of the domain leaves. */
-static void give_back_memory(weft_comm *comm)
-{
-    wefti_shared_header *header = comm->fabric.shared.header;
-    int gone = (int)atomic_fetch_add(&header->gone, 1) + 1;
-    if (gone == comm->local_count && comm->memory_offset > 0) {
-        /* Failure costs memory until the job ends, nothing else. */
-        int refused = fallocate(comm->engine->members->memory_fd,
-                                FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
-                                (off_t)comm->memory_offset,
-                                (off_t)comm->fabric.shared.layout.total_bytes);
-        (void)refused;
-    }
-}
-
-/* What is still to be sent lies in this rank's region, or is staged for a
- * rank of another domain. */
-static void keep_until_sent(weft_comm *comm)
-{
-    wefti_engine *engine = comm->engine;
-    if (comm->fabric.net) {
-        pthread_mutex_lock(&engine->lock);
-        wefti_net_flush(engine->net, UNSENT_NS);
-        wefti_net_keep(engine->net, comm->mapping);
-        wefti_net_keep(engine->net, comm->fabric.mirrors);
-        for (int i = 0; i < comm->nranks * WEFTI_P2P_AREAS; i++) {
-            wefti_mapping *outgoing = wefti_fabric_get_outgoing(
-                &comm->fabric, i / WEFTI_P2P_AREAS, i % WEFTI_P2P_AREAS);
-            if (outgoing) {
-                wefti_net_keep(engine->net, outgoing);
-            }
-        }
-        pthread_mutex_unlock(&engine->lock);
-    }
-}
-
 void weft_comm_destroy(weft_comm *comm)
 {
     if (!wefti_comm_is_live(comm)) {
@@ -487,7 +446,7 @@ void weft_comm_destroy(weft_comm *comm)
     wefti_copies_await_hands(comm);
     const wefti_leave how =
         comm->failed == WEFT_OK ? WEFTI_LEAVE_WELL : WEFTI_LEAVE_AFTER_FAULT;
-    wefti_remote_tell_left(&comm->fabric, how);
+    wefti_remote_leave(&comm->fabric, how);
     pthread_mutex_unlock(&engine->lock);
     wefti_rank_page *page =
         wefti_shared_get_page(&comm->fabric.shared, comm->rank);
@@ -495,8 +454,7 @@ void weft_comm_destroy(weft_comm *comm)
     for (int peer = 0; peer < comm->nranks; peer++) {
         wefti_doorbell_ring(comm->bells[peer]);
     }
-    give_back_memory(comm);
-    keep_until_sent(comm);
+    wefti_remains_leave(comm);
     tear(comm);
     wefti_engine_release(engine);
 }

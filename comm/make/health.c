@@ -28,12 +28,12 @@ typedef struct rank_view {
 
 static rank_view view(weft_comm *comm, int rank)
 {
-    wefti_rank_page *page = wefti_shared_get_page(&comm->fabric.shared, rank);
     rank_view seen = {.state = "alive", .what = ""};
     int64_t when_ns = 0;
-    if (atomic_load(&page->left)) {
+    const bool died = comm->engine->members && wefti_peer_has_died(comm, rank);
+    if (wefti_peer_has_left(comm, rank)) {
         seen.state = "left";
-    } else if (comm->engine->members && wefti_peer_has_died(comm, rank)) {
+    } else if (died) {
         seen.state = wefti_peer_is_cut(comm, rank) ? "unreachable" : "dead";
     }
     seen.completed = wefti_peer_completed(comm, rank);

@@ -22,6 +22,7 @@ static int find_lost(weft_comm *comm)
         if (peer != comm->rank && wefti_peer_lost(comm, peer)) {
             return peer;
         }
+        wefti_peer_doubt(comm, peer);
     }
     return -1;
 }

@@ -128,10 +128,8 @@ static weft_status check_life(weft_mem *mem, int peer, const char *what)
         return WEFT_OK;
     }
     atomic_store_explicit(looked_ns, now_ns, memory_order_relaxed);
-    const wefti_rank_page *page =
-        wefti_shared_get_page(&comm->fabric.shared, peer);
     if (!comm->engine->members || !wefti_peer_has_died(comm, peer) ||
-        atomic_load(&page->left) != WEFTI_LEAVE_NONE) {
+        wefti_peer_has_left(comm, peer)) {
         return WEFT_OK;
     }
     char lost[400];

@@ -72,14 +72,15 @@ static void warn_strange(wefti_net *net)
 static void note_leaving(weft_comm *comm, const wefti_wire *wire)
 {
     wefti_line *line = &comm->fabric.lines[wire->from];
-    if (wire->kind == WEFTI_WIRE_LEFT) {
+    if (wire->kind == WEFTI_WIRE_LEFT && line->leaving == WEFTI_LEAVE_NONE) {
         line->leaving = (wefti_leave)wire->words[0];
         line->leaves_after = wire->before;
     }
     line->got++;
-    if (line->leaving != WEFTI_LEAVE_NONE && line->got > line->leaves_after) {
-        wefti_rank_page *page =
-            wefti_shared_get_page(&comm->fabric.shared, (int)wire->from);
+    wefti_rank_page *page =
+        wefti_shared_get_page(&comm->fabric.shared, (int)wire->from);
+    if (line->leaving != WEFTI_LEAVE_NONE && line->got > line->leaves_after &&
+        atomic_load(&page->left) == WEFTI_LEAVE_NONE) {
         line->left_ns = wefti_clock_ns();
         atomic_store(&page->left, line->leaving);
     }
@@ -165,8 +166,10 @@ void wefti_net_arrived(void *context, const void *header, size_t header_bytes,
     }
     net->late_messages += net->hurried && wire.kind == WEFTI_WIRE_MESSAGE;
     weft_comm *comm = find_comm(net, wire.comm);
-    if (comm) { /* else one that this rank has destroyed */
+    if (comm) {
         deliver(net, comm, &wire, data, data_bytes);
+    } else { /* one that this rank has destroyed */
+        wefti_ended_answer(net, &wire);
     }
 }
 
@@ -195,6 +198,7 @@ void wefti_net_lost(void *context, int peer, const char *why)
     net->peers[peer].lost = true;
     atomic_store_explicit(&net->peers[peer].lost_ns, wefti_clock_ns(),
                           memory_order_relaxed);
+    atomic_store(&net->peers[peer].ended, net->peers[peer].farewell);
     net->news = true;
     wefti_log(WEFTI_LOG_DEBUG, net->rank, "net: rank %d is lost: %s", peer,
               why);
@@ -242,13 +246,50 @@ void wefti_net_send(wefti_net *net, int peer, const wefti_wire *wire,
     }
     _Static_assert(sizeof(*wire) <= WEFTI_PORT_HEADER_BYTES, "header's room");
     net->peers[peer].spoken = true;
+    net->sent_messages++;
     net->table->send(net->port, &message);
+}
+
+bool wefti_net_has_queued(const wefti_net *net, int peer)
+{
+    return net->table->queued(net->port, peer) > 0;
+}
+
+/* Forgets peers to which nothing is queued; whether none is left. */
+static bool is_sent(const wefti_net *net, wefti_net_sent *sent)
+{
+    int left = 0;
+    for (int i = 0; i < sent->peer_count; i++) {
+        if (wefti_net_has_queued(net, sent->peers[i])) {
+            sent->peers[left++] = sent->peers[i];
+        }
+    }
+    sent->peer_count = left;
+    return left == 0;
+}
+
+/* all: there is no port any more. */
+static void finish_sent(wefti_net *net, bool all)
+{
+    wefti_net_sent **link = &net->awaiting;
+    while (*link) {
+        wefti_net_sent *at = *link;
+        if (all || is_sent(net, at)) {
+            *link = at->next;
+            at->done(at->context);
+        } else {
+            link = &at->next;
+        }
+    }
 }
 
 bool wefti_net_progress(wefti_net *net)
 {
     net->news = false;
     bool moved = net->table->progress(net->port);
+    if (net->awaiting) {
+        finish_sent(net, false);
+    }
     return moved || net->news;
 }
 
@@ -259,11 +300,6 @@ bool wefti_net_drain(wefti_net *net)
         moves++;
     }
     return moves > 0;
-}
-
-bool wefti_net_has_queued(const wefti_net *net, int peer)
-{
-    return net->table->queued(net->port, peer) > 0;
 }
 
 void wefti_net_tell_released(wefti_net *net)
@@ -279,26 +315,17 @@ void wefti_net_hold(wefti_net *net, bool on)
     net->table->hold(net->port, on);
 }
 
-void wefti_net_flush(wefti_net *net, int64_t limit_ns)
+bool wefti_net_when_sent(wefti_net *net, wefti_net_sent *sent)
 {
-    const int64_t until_ns = wefti_clock_ns() + limit_ns;
-    while (net->table->unsent(net->port) > 0 && wefti_clock_ns() < until_ns) {
-        (void)wefti_net_progress(net);
+    if (is_sent(net, sent)) {
+        return false;
     }
-}
-
-void wefti_net_keep(wefti_net *net, wefti_mapping *mapping)
-{
-    if (net->table->unsent(net->port) == 0) {
-        return;
+    sent->next = net->awaiting;
+    net->awaiting = sent;
+    if (atomic_load(&net->engine->drivers) == 0) {
+        wefti_net_leave(net);
     }
-    wefti_mapping *kept = wefti_mapping_retain(mapping);
-    wefti_mapping **more =
-        realloc(net->kept, (net->kept_count + 1) * sizeof(*net->kept));
-    if (more) { /* else it stays mapped until the process ends */
-        net->kept = more;
-        net->kept[net->kept_count++] = kept;
-    }
+    return true;
 }
 
 /* Before a pause: peers may wait for this rank to have come so far. */
@@ -383,6 +410,18 @@ bool wefti_net_is_lost(wefti_net *net, int peer)
             now_ns - heard_ns > LAST_WORDS_NS);
 }
 
+int64_t wefti_net_get_end_ns(const wefti_net *net, int peer)
+{
+    const wefti_net_peer *other = &net->peers[peer];
+    if (wefti_control_get_outcome(net->engine->control, peer) ==
+        WEFTI_RANK_OUTCOME_LEFT) {
+        return atomic_load_explicit(&other->told_ns, memory_order_relaxed);
+    }
+    return atomic_load(&other->ended)
+               ? atomic_load_explicit(&other->lost_ns, memory_order_relaxed)
+               : 0;
+}
+
 static bool all_gone(const wefti_net *net)
 {
     for (int peer = 0; peer < net->nranks; peer++) {
@@ -441,10 +480,8 @@ void wefti_net_close(wefti_net *net)
     for (int peer = 0; peer < net->nranks; peer++) {
         free(net->peers[peer].address);
     }
-    for (size_t i = 0; i < net->kept_count; i++) {
-        wefti_mapping_close(net->kept[i]);
-    }
-    free(net->kept);
+    finish_sent(net, true);
+    wefti_ended_fini(net);
     free(net->peers);
     free(net);
 }

@@ -10,6 +10,7 @@
 #define COMM_NET_NET_H
 
 #include "comm/core/core.h"
+#include "comm/net/ended.h"
 #include "comm/net/interface.h"
 #include "comm/net/net_watch.h"
 #include "comm/net/port.h"
@@ -21,6 +22,8 @@
  * address    how it is reached; borrowed by the port
  * spoken     something went to it or came from it
  * farewell   it has said BYE: when it is lost, it has not died
+ * ended      both: it has left all communicators, and all it sent has come;
+ *            stored behind lost_ns, loaded without the lock
  * skew_ns    the least (our clock at arrival - its clock at sending), of this
  *            period and of the one before: clocks drift apart
  * heard_ns   its last message; lost_ns, told_ns: when its connection was lost,
@@ -32,6 +35,7 @@
 typedef struct wefti_net_peer {
     unsigned char *address;
     bool lost, spoken, farewell;
+    _Atomic bool ended;
     int64_t skew_ns[2];
     int64_t skew_since_ns;
     _Atomic int64_t heard_ns, lost_ns, told_ns;
@@ -45,6 +49,22 @@ typedef struct wefti_net_rail {
     int64_t byte_ps;
 } wefti_net_rail;
 
+/*
+ * What is done once messages have been sent, such as giving back the memory
+ * that they lie in.
+ *
+ * done    called under the lock, with context, which may hold this struct
+ * peers   [peer_count] ranks of the job with messages yet to be handed over;
+ *         the net's to change
+ */
+typedef struct wefti_net_sent {
+    struct wefti_net_sent *next;
+    void (*done)(void *context);
+    void *context;
+    int *peers;
+    int peer_count;
+} wefti_net_sent;
+
 struct wefti_net {
     const wefti_port_table *library; /* what lists transports */
     const wefti_port_table *table;   /* the port's */
@@ -54,17 +74,18 @@ struct wefti_net {
     uint64_t key;          /* of the job */
     wefti_net_peer *peers; /* [nranks] */
     wefti_net_watch *watch;
-    bool news;    /* a message came */
-    bool strange; /* a foreign one has been warned about */
-    bool hurried; /* bytes had come that were not to be looked at yet */
-    uint64_t late_messages;              /* that were found only so */
+    wefti_ended *ended; /* communicators */
+    bool news;          /* a message came */
+    bool strange;       /* a foreign one has been warned about */
+    bool hurried;       /* bytes had come that were not to be looked at yet */
+    uint64_t late_messages; /* that were found only so */
+    uint64_t sent_messages;
     uint64_t sent_bytes, received_bytes; /* payload */
     wefti_reach *reach;                  /* while infos are traded */
     wefti_interface_use use;
     int rail_count; /* once the ranks have agreed */
     wefti_net_rail rails[WEFTI_PORT_RAILS_MOST];
-    wefti_mapping **kept; /* [kept_count] */
-    size_t kept_count;
+    wefti_net_sent *awaiting; /* what waits for messages to have been sent */
 };
 
 /*
@@ -134,11 +155,12 @@ bool wefti_net_has_queued(const wefti_net *net, int peer);
 /* Releases that peers wait for, and what else is due: of all communicators. */
 void wefti_net_tell_released(wefti_net *net);
 
-/* Sends what is left, for at most limit_ns. */
-void wefti_net_flush(wefti_net *net, int64_t limit_ns);
-
-/* Keeps a mapping while messages to be sent may lie in it. */
-void wefti_net_keep(wefti_net *net, wefti_mapping *mapping);
+/*
+ * wefti_net_when_sent - has sent->done called once nothing is queued to those
+ * peers any more, by whatever drives the network, or when it closes. Does not
+ * wait. Returns whether it will be: false, nothing is queued now.
+ */
+bool wefti_net_when_sent(wefti_net *net, wefti_net_sent *sent);
 
 /* No thread may drive the engine for a while: the watcher does, with the next
  * news, among which is that more of what was sent fits into a connection; at
@@ -160,6 +182,10 @@ bool wefti_net_arm(wefti_net *net);
 
 /* Whether rank peer of the job cannot be reached any more. Threads: any. */
 bool wefti_net_is_lost(wefti_net *net, int peer);
+
+/* Whether rank peer of the job has ended well, and when; 0: it has not.
+ * Threads: any. */
+int64_t wefti_net_get_end_ns(const wefti_net *net, int peer);
 
 /* How a rail to it was lost; NULL: none was. Threads: any. */
 const char *wefti_net_get_cut(const wefti_net *net, int peer);

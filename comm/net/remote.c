@@ -12,13 +12,16 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/log.h"
+#include "comm/net/ended.h"
 #include "comm/net/net.h"
 #include "comm/net/rounds.h"
 
 #include <stdlib.h>
 
 enum {
-    WAITING_NS = 100000000, /* between two words of being waiting */
+    WAITING_NS = 100000000,      /* between two words of being waiting */
+    DOUBT_PAUSE_NS = 1000000000, /* a wait of which nothing was said so long */
     TOLD_AT_LEAST =
         WEFTI_OP_SLOTS / 4 /* operations that peers may not know of */
 };
@@ -152,20 +155,20 @@ static void pack_entry(const wefti_entry *entry, uint64_t number,
 }
 
 void wefti_remote_tell_entry(wefti_fabric *fabric, int peer, uint64_t number,
-                             size_t payload_bytes, uint64_t part_elems,
-                             bool urgent)
+                             const wefti_announcement *announcement)
 {
     if (!wefti_fabric_is_remote(fabric, peer)) {
         return;
     }
-    wefti_entry *entry =
+    const wefti_entry *entry =
         wefti_shared_get_entry(&fabric->shared, fabric->rank, number);
     wefti_wire wire = begin(fabric, WEFTI_WIRE_ENTRY);
     pack_entry(entry, number, &wire);
-    wire.words[5] = part_elems;
-    fabric->net->sent_bytes += payload_bytes;
-    const wefti_net_load load = {wefti_entry_payload(entry, payload_bytes),
-                                 payload_bytes, urgent};
+    wire.words[5] = announcement->elems;
+    fabric->net->sent_bytes += announcement->payload_bytes;
+    const wefti_net_load load = {announcement->payload,
+                                 announcement->payload_bytes,
+                                 announcement->urgent};
     tell(fabric, peer, &wire, &load);
 }
 
@@ -247,6 +250,39 @@ static void tell_asked(wefti_fabric *fabric)
     }
 }
 
+/* Whether peer, for which this rank waits, is to be asked now. */
+static bool is_doubtful(wefti_line *line, int64_t now_ns)
+{
+    const int64_t after_ns =
+        atomic_load_explicit(&line->doubt_after_ns, memory_order_relaxed);
+    if (line->doubted_got != line->got ||
+        now_ns - line->doubted_ns > DOUBT_PAUSE_NS) {
+        line->doubted_got = line->got;
+        line->doubted_since_ns = now_ns;
+    }
+    line->doubted_ns = now_ns;
+    return now_ns - line->doubted_since_ns >= after_ns &&
+           now_ns - line->doubt_told_ns >= after_ns;
+}
+
+/* Whoever has left answers any message (comm/net/ended.h). */
+static void tell_doubts(wefti_fabric *fabric)
+{
+    if (!atomic_load_explicit(&fabric->doubts, memory_order_relaxed) ||
+        !atomic_exchange(&fabric->doubts, false)) {
+        return;
+    }
+    const int64_t now_ns = wefti_clock_ns();
+    for (int peer = 0; peer < fabric->shared.layout.nranks; peer++) {
+        wefti_line *line = &fabric->lines[peer];
+        if (atomic_exchange(&line->doubted, false) &&
+            is_doubtful(line, now_ns)) {
+            line->doubt_told_ns = now_ns;
+            tell_number(fabric, peer);
+        }
+    }
+}
+
 void wefti_remote_note_completed(wefti_fabric *fabric)
 {
     tell_completed(fabric, TOLD_AT_LEAST);
@@ -263,6 +299,7 @@ void wefti_remote_tell_due(wefti_fabric *fabric)
     if (fabric->net) {
         tell_rounds(fabric);
         tell_asked(fabric);
+        tell_doubts(fabric);
     }
 }
 
@@ -304,12 +341,31 @@ void wefti_remote_tell_observed(wefti_fabric *fabric)
     }
 }
 
-void wefti_remote_tell_left(wefti_fabric *fabric, wefti_leave how)
+void wefti_remote_doubt(wefti_fabric *fabric, int peer, int64_t after_ns)
 {
-    if (fabric->net) {
+    if (wefti_fabric_is_remote(fabric, peer)) {
+        atomic_store_explicit(&fabric->lines[peer].doubt_after_ns, after_ns,
+                              memory_order_relaxed);
+        atomic_store(&fabric->lines[peer].doubted, true);
+        atomic_store(&fabric->doubts, true);
+    }
+}
+
+void wefti_remote_leave(wefti_fabric *fabric, wefti_leave how)
+{
+    if (!fabric->net) {
+        return;
+    }
+    if (how != WEFTI_LEAVE_WELL) {
         wefti_wire wire = begin(fabric, WEFTI_WIRE_LEFT);
         wire.words[0] = how;
         tell_all(fabric, &wire);
+    }
+    tell_completed(fabric, 1);
+    if (!wefti_ended_add(fabric->net, fabric, how)) {
+        wefti_log(WEFTI_LOG_WARN, fabric->net->rank,
+                  "no memory to answer those that ask for a communicator that "
+                  "was destroyed: they wait until their time limit");
     }
 }
 

@@ -25,12 +25,24 @@ WEFT_NODISCARD weft_status wefti_remote_init(wefti_fabric *fabric,
                                              const int *firsts);
 void wefti_remote_fini(wefti_fabric *fabric);
 
-/* This rank's entry number, with so many bytes of its payload, to one peer; of
- * the v forms, with how many elements it has for that peer, of a barrier with 1
- * in its rounds. urgent: compute waits for it soon. */
+/*
+ * What goes to a peer with an entry.
+ *
+ * payload   stays until all ranks have completed the operation
+ * elems     of the v forms, how many this rank has for the peer; in rounds of
+ *           leaders 1
+ * urgent    compute waits for it soon
+ */
+typedef struct wefti_announcement {
+    const void *payload;
+    size_t payload_bytes;
+    uint64_t elems;
+    bool urgent;
+} wefti_announcement;
+
+/* This rank's entry number to one peer. */
 void wefti_remote_tell_entry(wefti_fabric *fabric, int peer, uint64_t number,
-                             size_t payload_bytes, uint64_t part_elems,
-                             bool urgent);
+                             const wefti_announcement *announcement);
 
 /*
  * How far this rank has come, with releases, to those who sent to it. All
@@ -58,8 +70,16 @@ void wefti_remote_tell_waiting(wefti_fabric *fabric);
 /* That somebody here wants exact times of entry. */
 void wefti_remote_tell_observed(wefti_fabric *fabric);
 
-/* That this rank has destroyed the communicator. */
-void wefti_remote_tell_left(wefti_fabric *fabric, wefti_leave how);
+/*
+ * wefti_remote_doubt - this rank waits for peer: if it says so again and again,
+ * for after_ns in which nothing comes from peer, that is asked whether it has
+ * destroyed the communicator. Threads: any, without the lock.
+ *
+ * wefti_remote_leave - this rank destroys it. Well, that is told to no rank but
+ * those that send to it later (comm/net/ended.h); after a fault, to all.
+ */
+void wefti_remote_doubt(wefti_fabric *fabric, int peer, int64_t after_ns);
+void wefti_remote_leave(wefti_fabric *fabric, wefti_leave how);
 
 /*
  * wefti_remote_offer - the message behind the next `later` from the path's peer

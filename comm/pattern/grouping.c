@@ -36,6 +36,7 @@ static void sort_members(wefti_grouping *made)
         int ranks = made->begins[host + 1];
         made->least_ranks =
             ranks < made->least_ranks ? ranks : made->least_ranks;
+        made->most_ranks = ranks > made->most_ranks ? ranks : made->most_ranks;
         made->begins[host + 1] += made->begins[host];
     }
     /* begins[host] serves as the next free place, then is put back. */

@@ -18,11 +18,11 @@
 
 typedef struct wefti_grouping {
     int nranks, host_count;
-    int least_ranks; /* that one host has */
-    int *hosts;      /* [nranks] of each rank */
-    int *places;     /* [nranks] of each rank in members */
-    int *members;    /* [nranks] host by host, ascending in each */
-    int *begins;     /* [host_count + 1] in members */
+    int least_ranks, most_ranks; /* that one host has */
+    int *hosts;                  /* [nranks] of each rank */
+    int *places;                 /* [nranks] of each rank in members */
+    int *members;                /* [nranks] host by host, ascending in each */
+    int *begins;                 /* [host_count + 1] in members */
 } wefti_grouping;
 
 /*

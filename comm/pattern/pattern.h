@@ -142,8 +142,8 @@ typedef struct wefti_cost wefti_cost;
  * All are pure and cost O(1), O(log nranks), O(ranks of a host) or O(hosts),
  * for the v forms O(nranks log count). A buffer range is written by at most one
  * step; every element of the result is written by exactly one. supports looks
- * at the collective, at nranks, at whether there is a grouping, and at flat,
- * deferred and gated only.
+ * at the collective, at nranks, at whether there is a grouping, and at apart,
+ * flat, deferred and gated only.
  */
 typedef struct wefti_pattern {
     const char *name;
@@ -167,6 +167,7 @@ extern const wefti_pattern *const wefti_patterns[];
 const wefti_pattern *wefti_pattern_first(const wefti_problem *problem);
 
 extern const wefti_pattern wefti_pattern_oneshot;
+extern const wefti_pattern wefti_pattern_dissemination;
 extern const wefti_pattern wefti_pattern_hierarchical;
 extern const wefti_pattern wefti_pattern_direct;
 extern const wefti_pattern wefti_pattern_tree;

@@ -22,9 +22,11 @@
 #include "comm/engine/copies.h"
 #include "comm/engine/op.h"
 #include "comm/net/remote.h"
+#include "comm/net/rounds.h"
 #include "comm/pattern/parts.h"
 #include "comm/pattern/shape.h"
 #include "comm/steps/agree.h"
+#include "comm/steps/host_blocks.h"
 #include "comm/steps/meeting.h"
 #include "comm/steps/op_life.h"
 #include "comm/steps/payload.h"
@@ -102,10 +104,14 @@ void wefti_oneshot_announce(weft_comm *comm, wefti_op *op, size_t payload_bytes,
             !wefti_meeting_tells(comm, op, peer)) {
             continue;
         }
-        bool reads = payload_bytes && reads_payload(comm, op, peer);
-        wefti_remote_tell_entry(&comm->fabric, peer, op->number,
-                                reads ? payload_bytes : 0, count_for(op, peer),
-                                wefti_class_is_urgent(op->desc.class_id));
+        const bool reads = payload_bytes && reads_payload(comm, op, peer);
+        const size_t bytes = reads ? payload_bytes : 0;
+        const wefti_announcement announcement = {
+            .payload = wefti_entry_payload(entry, bytes),
+            .payload_bytes = bytes,
+            .elems = count_for(op, peer),
+            .urgent = wefti_class_is_urgent(op->desc.class_id)};
+        wefti_remote_tell_entry(&comm->fabric, peer, op->number, &announcement);
     }
 }
 
@@ -230,6 +236,10 @@ static size_t reduce(weft_comm *comm, wefti_op *op, void *result, size_t first)
 {
     const void **sources = op->lists[0].sources;
     size_t offset = first * op->role.elem_bytes;
+    if (wefti_host_blocks_are_sums(op)) {
+        wefti_host_blocks_sum(comm, op, result, offset);
+        return part_bytes(op);
+    }
     for (int place = 0; place < comm->nranks; place++) {
         int from = wefti_peer_at(&op->problem, WEFTI_ALL_PEERS, 0, 0, place);
         sources[place] =
@@ -291,15 +301,28 @@ static size_t produce(weft_comm *comm, wefti_op *op, void *result)
     }
 }
 
-/* Looks for those peers' payloads that it needs; of a barrier for the ranks of
+/* What the leader of a host brings to the first round. */
+static void gather_host(weft_comm *comm, wefti_op *op)
+{
+    const wefti_rounds *rounds = comm->fabric.rounds;
+    wefti_step_list *list = &op->lists[0];
+    for (int i = 0; i < rounds->local_count; i++) {
+        list->sources[i] =
+            wefti_payload_find(comm, op, rounds->locals[i], &list->lent);
+    }
+    wefti_host_blocks_gather(comm, op, list->sources,
+                             wefti_payload_take_area(comm, op));
+}
+
+/* Looks for those peers' payloads that it needs; in rounds for the ranks of
  * this host, and then goes on to others. */
 static bool look_for_all(weft_comm *comm, wefti_op *op, bool *moved)
 {
-    const bool barrier = op->desc.collective == WEFT_COLLECTIVE_BARRIER;
+    const bool rounds = wefti_meeting_has_rounds(comm, op);
     for (; op->missing < comm->nranks; op->missing++) {
         int peer = op->missing;
         if (peer == comm->rank || !wefti_op_needs(op, peer) ||
-            (barrier && wefti_fabric_is_remote(&comm->fabric, peer))) {
+            (rounds && wefti_fabric_is_remote(&comm->fabric, peer))) {
             continue;
         }
         if (!arrived(comm, op, peer)) {
@@ -307,8 +330,11 @@ static bool look_for_all(weft_comm *comm, wefti_op *op, bool *moved)
         }
         *moved = true;
     }
-    return !barrier || !comm->fabric.net ||
-           wefti_meeting_advance(comm, op, moved);
+    if (rounds && op->round == 0 && comm->fabric.rounds->leads &&
+        wefti_host_blocks_carry(op)) {
+        gather_host(comm, op);
+    }
+    return !rounds || wefti_meeting_advance(comm, op, moved);
 }
 
 /* Whether all of the receive buffer may be overwritten. */

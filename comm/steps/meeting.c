@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * comm/steps/meeting.c - a barrier's rounds are entries without payload, from
- * leader to leader: of those in whose count a 1 stands, all ranks of the
- * sender's host and of the rounds before have entered.
+ * comm/steps/meeting.c - rounds are entries from leader to leader: of those in
+ * whose count a 1 stands, all ranks of the sender's host and of the rounds
+ * before have entered. A barrier's have no payload, those of the pattern
+ * dissemination what these ranks have.
  *
  *   ranks of a host --entries--> leader --rounds--> leaders
  *                   <--- met ---
  *
  * entry.met is stored by the leader, once it has all rounds, and pairs with the
- * load of the others on its host: all ranks have entered.
+ * load of the others on its host: all ranks have entered, and their hosts'
+ * blocks are there.
  */
 #include "comm/steps/meeting.h"
 
@@ -16,6 +18,7 @@
 #include "comm/net/rounds.h"
 #include "comm/pattern/shape.h"
 #include "comm/steps/agree.h"
+#include "comm/steps/host_blocks.h"
 
 static bool is_barrier(const wefti_op *op)
 {
@@ -29,6 +32,12 @@ static bool is_nccl(const wefti_op *op)
            op->signature.kind >> 56 == WEFTI_PURPOSE_ROUTE;
 }
 
+bool wefti_meeting_has_rounds(const weft_comm *comm, const wefti_op *op)
+{
+    return comm->fabric.rounds && !is_nccl(op) &&
+           (is_barrier(op) || wefti_host_blocks_carry(op));
+}
+
 /* Whether what peers read, or how much it is, stands in entries. */
 static bool in_entries(const wefti_op *op)
 {
@@ -40,7 +49,7 @@ bool wefti_meeting_tells(const weft_comm *comm, const wefti_op *op, int peer)
     if (is_nccl(op)) {
         return true;
     }
-    return !is_barrier(op) &&
+    return !wefti_meeting_has_rounds(comm, op) &&
            (wefti_rounds_find_to(comm->fabric.rounds, peer) == 0 ||
             (in_entries(op) && wefti_shape_moves(op->role.shape, op->desc.root,
                                                  comm->rank, peer)));
@@ -50,7 +59,8 @@ bool wefti_meeting_hears(const weft_comm *comm, const wefti_op *op, int peer)
 {
     return is_nccl(op) ||
            wefti_rounds_find_from(comm->fabric.rounds, peer) == 0 ||
-           (in_entries(op) && !is_barrier(op) && wefti_op_needs(op, peer));
+           (in_entries(op) && !wefti_meeting_has_rounds(comm, op) &&
+            wefti_op_needs(op, peer));
 }
 
 static wefti_entry *entry_of(const weft_comm *comm, const wefti_op *op,
@@ -80,22 +90,35 @@ static void release_host(weft_comm *comm, const wefti_op *op)
     }
 }
 
+static void tell(weft_comm *comm, wefti_op *op)
+{
+    wefti_announcement announcement = {
+        .elems = 1, .urgent = wefti_class_is_urgent(op->desc.class_id)};
+    if (wefti_host_blocks_carry(op)) {
+        announcement.payload = wefti_host_blocks_offer(
+            comm, op, op->round, &announcement.payload_bytes);
+    }
+    wefti_remote_tell_entry(&comm->fabric, comm->fabric.rounds->to[op->round],
+                            op->number, &announcement);
+    op->round++;
+}
+
 bool wefti_meeting_advance(weft_comm *comm, wefti_op *op, bool *moved)
 {
     const wefti_rounds *rounds = comm->fabric.rounds;
-    if (!rounds->leads) {
-        return atomic_load(&entry_of(comm, op, rounds->leader)->met) ==
-               op->number;
+    if (atomic_load(&entry_of(comm, op, rounds->leader)->met) == op->number) {
+        return true;
     }
-    while (op->round == 0 || has_come(comm, op, op->round - 1)) {
+    while (rounds->leads &&
+           (op->round == 0 || has_come(comm, op, op->round - 1))) {
+        if (op->round > 0 && wefti_host_blocks_carry(op)) {
+            wefti_host_blocks_take(comm, op, op->round - 1);
+        }
         if (op->round == rounds->count) {
             release_host(comm, op);
             return true;
         }
-        wefti_remote_tell_entry(&comm->fabric, rounds->to[op->round],
-                                op->number, 0, 1,
-                                wefti_class_is_urgent(op->desc.class_id));
-        op->round++;
+        tell(comm, op);
         *moved = true;
     }
     return false;
@@ -104,7 +127,7 @@ bool wefti_meeting_advance(weft_comm *comm, wefti_op *op, bool *moved)
 int wefti_meeting_find_awaited(const weft_comm *comm, const wefti_op *op)
 {
     const wefti_rounds *rounds = comm->fabric.rounds;
-    if (!rounds || !is_barrier(op) || is_nccl(op)) {
+    if (!wefti_meeting_has_rounds(comm, op)) {
         return -1;
     }
     return rounds->leads && op->round > 0 ? rounds->from[op->round - 1]

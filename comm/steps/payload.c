@@ -11,6 +11,7 @@
 #include "base/check.h"
 #include "base/prefetch.h"
 #include "comm/pattern/shape.h"
+#include "comm/steps/host_blocks.h"
 #include "comm/steps/op_life.h"
 #include "comm/steps/unstaged.h"
 #include "kernels/wire/reduce.h"
@@ -84,9 +85,7 @@ static int find_area(const weft_comm *comm, int end)
     return area;
 }
 
-/* One is free: of all operations that have an op slot, each uses one at most.
- */
-static unsigned char *take_area(weft_comm *comm, const wefti_op *op)
+unsigned char *wefti_payload_take_area(weft_comm *comm, const wefti_op *op)
 {
     int area = find_area(comm, AREAS_AT_HAND);
     if (area == AREAS_AT_HAND) {
@@ -100,7 +99,8 @@ static unsigned char *take_area(weft_comm *comm, const wefti_op *op)
 
 /* ---- showing ------------------------------------------------------------- */
 
-/* What peers read of it; a rank's own part need not be there. */
+/* What peers read of it; a rank's own part need not be there, but for its
+ * leader. */
 static void copy_out(const wefti_op *op, unsigned char *place,
                      const unsigned char *payload, size_t bytes)
 {
@@ -108,7 +108,8 @@ static void copy_out(const wefti_op *op, unsigned char *place,
     if (op->desc.scale) {
         wefti_scale(place, payload, op->desc.scale, bytes / op->role.elem_bytes,
                     op->desc.dtype);
-    } else if (op->role.shape->send_parts && wefti_payload_own_is_here(op)) {
+    } else if (op->role.shape->send_parts && wefti_payload_own_is_here(op) &&
+               !wefti_host_blocks_carry(op)) {
         const size_t before = (size_t)op->problem.rank * part;
         const size_t behind = before + part;
         memcpy(place, payload, before);
@@ -135,7 +136,7 @@ void wefti_payload_show(weft_comm *comm, wefti_op *op, const void *payload)
         op->unstaged = WEFTI_PLACE_MAPPED;
         comm->fabric.unstaged_bytes += bytes;
     } else {
-        unsigned char *area = take_area(comm, op);
+        unsigned char *area = wefti_payload_take_area(comm, op);
         at.offset = (uint64_t)(area - comm->fabric.shared.regions[comm->rank]);
         at.place = WEFTI_PLACE_STAGED;
         copy_out(op, area, payload, bytes);
@@ -173,6 +174,10 @@ const unsigned char *wefti_payload_find(weft_comm *comm, const wefti_op *op,
     whereabouts at;
     if (rank == comm->rank && wefti_payload_own_is_here(op)) {
         return op->desc.send;
+    }
+    if (wefti_fabric_is_remote(&comm->fabric, rank) &&
+        wefti_host_blocks_carry(op)) {
+        return wefti_host_blocks_find(comm, op, rank);
     }
     if (fits_entry(bytes)) {
         return wefti_entry_payload(entry, bytes);

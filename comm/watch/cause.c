@@ -61,7 +61,7 @@ static bool holds_slot(const weft_comm *comm, const wefti_op *op, int peer)
 /* Whether op waits for peer, of which it is not known that it has entered. */
 static bool is_missed(const weft_comm *comm, const wefti_op *op, int peer)
 {
-    return op->desc.collective == WEFT_COLLECTIVE_BARRIER
+    return wefti_meeting_has_rounds(comm, op)
                ? wefti_peer_completed(comm, peer) < op->number
                : wefti_op_is_checked_by(comm, op, peer);
 }

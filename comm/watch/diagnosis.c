@@ -147,6 +147,16 @@ static bool is_told_by_others(const weft_comm *comm, const wefti_op *op,
            now_ns - op->moved_ns < PASSED_ON_NS;
 }
 
+/* In rounds only the rank whose message comes next: whether others have left is
+ * seen on their hosts, or by those that wait for their leaders. */
+static void doubt(weft_comm *comm, const wefti_op *op, int peer)
+{
+    const int direct = wefti_meeting_find_awaited(comm, op);
+    if (direct < 0 || direct == peer) {
+        wefti_peer_doubt(comm, peer);
+    }
+}
+
 /*
  * A peer that will never come: its process has ended, or it has left. It may
  * have done its part just before, so a first look only suspects it: what it
@@ -162,6 +172,7 @@ static bool find_lost(weft_comm *comm, wefti_op *op, int64_t now_ns)
         }
         const char *how = wefti_peer_lost(comm, peer);
         if (!how) {
+            doubt(comm, op, peer);
             continue;
         }
         if (op->suspect != peer) {

@@ -45,11 +45,10 @@ static void append(struct writer *writer, const char *format, ...)
 
 static void dump_rank(weft_comm *comm, int rank, struct writer *writer)
 {
-    wefti_rank_page *page = wefti_shared_get_page(&comm->fabric.shared, rank);
     uint64_t completed = wefti_peer_completed(comm, rank);
     append(writer, "rank %d: completed #%llu%s", rank,
            (unsigned long long)completed,
-           atomic_load(&page->left) ? ", has left" : "");
+           wefti_peer_has_left(comm, rank) ? ", has left" : "");
     /* Ahead of what is completed lies what it is inside of, or has ended out
      * of order. */
     for (uint64_t wanted = completed + WEFTI_OP_SLOTS;

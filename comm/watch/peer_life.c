@@ -9,10 +9,14 @@
 #include "base/process.h"
 #include "comm/control/channel.h"
 #include "comm/net/net.h"
+#include "comm/net/remote.h"
 #include "comm/net/rounds.h"
+#include "comm/watch/waits.h"
 
 #include <poll.h>
 #include <stdio.h>
+
+enum { DOUBT_NS = 1000000000 };
 
 /* The later of what its rank has told at once and, of another host, when it
  * was asked. */
@@ -97,18 +101,39 @@ static const char *find_cut(const weft_comm *comm, int peer)
                : NULL;
 }
 
+/* How it has left, and of another host when that was known here. */
+static wefti_leave leave_of(const weft_comm *comm, int peer, int64_t *known_ns)
+{
+    const wefti_rank_page *page =
+        wefti_shared_get_page(&comm->fabric.shared, peer);
+    const wefti_leave how = (wefti_leave)atomic_load(&page->left);
+    *known_ns = 0;
+    if (!wefti_fabric_is_remote(&comm->fabric, peer)) {
+        return how;
+    }
+    if (how != WEFTI_LEAVE_NONE) {
+        *known_ns = comm->fabric.lines[peer].left_ns;
+        return how;
+    }
+    *known_ns =
+        wefti_net_get_end_ns(comm->fabric.net, comm->peers[peer].world_rank);
+    return *known_ns ? WEFTI_LEAVE_WELL : WEFTI_LEAVE_NONE;
+}
+
+bool wefti_peer_has_left(const weft_comm *comm, int peer)
+{
+    int64_t known_ns;
+    return leave_of(comm, peer, &known_ns) != WEFTI_LEAVE_NONE;
+}
+
 /* Who leaves because of a fault has told it, but from another host that comes
  * by another way, and later. */
-static const char *find_leave(weft_comm *comm, int peer, wefti_leave how)
+static const char *find_leave(wefti_leave how, int64_t known_ns)
 {
-    if (wefti_fabric_is_remote(&comm->fabric, peer)) {
-        const int64_t since_ns =
-            wefti_clock_ns() - comm->fabric.lines[peer].left_ns;
-        const int64_t told_ns =
-            how == WEFTI_LEAVE_WELL ? INT64_C(500000000) : INT64_C(5000000000);
-        if (since_ns < told_ns) {
-            return NULL;
-        }
+    const int64_t told_ns =
+        how == WEFTI_LEAVE_WELL ? INT64_C(500000000) : INT64_C(5000000000);
+    if (known_ns && wefti_clock_ns() - known_ns < told_ns) {
+        return NULL;
     }
     return how == WEFTI_LEAVE_WELL
                ? "has destroyed its communicator"
@@ -118,14 +143,25 @@ static const char *find_leave(weft_comm *comm, int peer, wefti_leave how)
 
 const char *wefti_peer_lost(weft_comm *comm, int peer)
 {
-    wefti_rank_page *page = wefti_shared_get_page(&comm->fabric.shared, peer);
-    const wefti_leave how = (wefti_leave)atomic_load(&page->left);
+    const wefti_rank_page *page =
+        wefti_shared_get_page(&comm->fabric.shared, peer);
+    int64_t known_ns;
+    const bool died = atomic_load(&page->left) == WEFTI_LEAVE_NONE &&
+                      wefti_peer_has_died(comm, peer);
+    const wefti_leave how = leave_of(comm, peer, &known_ns);
     if (how != WEFTI_LEAVE_NONE) {
-        return find_leave(comm, peer, how);
+        return find_leave(how, known_ns);
     }
-    const bool died = wefti_peer_has_died(comm, peer);
     const char *cut = died ? find_cut(comm, peer) : NULL;
     return cut ? cut : died ? "has died" : NULL;
+}
+
+void wefti_peer_doubt(weft_comm *comm, int peer)
+{
+    const int64_t patience_ns =
+        wefti_waits_patience(comm, comm->timeout_ns) / 2;
+    wefti_remote_doubt(&comm->fabric, peer,
+                       patience_ns < DOUBT_NS ? patience_ns : DOUBT_NS);
 }
 
 void wefti_peer_lost_text(weft_comm *comm, int peer, const char *how,

@@ -80,6 +80,17 @@ static weft_comm *gather_late(weft_comm *comm, weft_comm **made)
     return comm;
 }
 
+/* Small enough to ride in announcements, between hosts from leader to leader.
+ */
+static weft_comm *sum_late(weft_comm *comm, weft_comm **made)
+{
+    (void)made;
+    if (weft_comm_get_rank(comm) != 3) {
+        (void)!small(comm, WEFT_COLLECTIVE_ALLREDUCE, 0);
+    }
+    return comm;
+}
+
 /* 0 and 2 wait for a message of 1, that for one of 3. */
 static weft_comm *message_late(weft_comm *comm, weft_comm **made)
 {
@@ -200,6 +211,7 @@ static weft_comm *stream_stands(weft_comm *comm, weft_comm **made)
 
 static const scene scenes[] = {
     {"gather", gather_late, 3, {"rank 3 has not entered", NULL}},
+    {"small sum", sum_late, 3, {"rank 3 has not entered", NULL}},
     {"message", message_late, 3, {"rank 3 has not ", NULL}},
     {"chain", long_chain, 3, {"rank 3 has not ", NULL}},
     {"other communicator",

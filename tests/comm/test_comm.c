@@ -193,7 +193,7 @@ static void test_create_wrong_config_refused_by_name(void **state)
     setenv("WEFT_ALGO", "all_reduce:tree,all_gather:tree", 1);
     assert_int_equal(refused(weft_comm_create(NULL, &comm),
                              "allowed for all_gather is "
-                             "oneshot|hierarchical|direct"),
+                             "oneshot|dissemination|hierarchical|direct"),
                      0);
     static const char *const none[] = {"alltoallv:oneshot", "gatherv:oneshot",
                                        "send:oneshot", "barrier:oneshot"};

@@ -417,17 +417,21 @@ static void test_choice_small_ones_not_to_fill_the_link(void **state)
     wefti_scope scope = {.tuning = &tuning, .nranks = 4, .grouping = grouping};
     (void)state;
     assert_string_equal(name_of(&scope, WEFT_COLLECTIVE_ALLREDUCE, 1024),
+                        "dissemination");
+    assert_string_equal(name_of(&scope, WEFT_COLLECTIVE_ALLTOALL, 256),
                         "oneshot");
     scope.rates = &known.rates;
-    assert_string_equal(name_of(&scope, WEFT_COLLECTIVE_ALLREDUCE, 64),
-                        "oneshot");
     assert_string_equal(name_of(&scope, WEFT_COLLECTIVE_ALLREDUCE, 1024),
-                        "hierarchical");
+                        "dissemination");
+    assert_string_equal(name_of(&scope, WEFT_COLLECTIVE_ALLTOALL, 16),
+                        "oneshot");
+    assert_string_equal(name_of(&scope, WEFT_COLLECTIVE_ALLTOALL, 256),
+                        "pairwise");
     assert_string_equal(name_of(&scope, WEFT_COLLECTIVE_BROADCAST, 64),
                         "oneshot"); /* of one rank alone */
     free(grouping);
-    expect(2, 8, WEFT_COLLECTIVE_ALLREDUCE, 8, "oneshot");
-    expect(2, 8, WEFT_COLLECTIVE_ALLREDUCE, 2 << 10, "hierarchical");
+    expect(2, 8, WEFT_COLLECTIVE_ALLREDUCE, 8, "dissemination");
+    expect(2, 8, WEFT_COLLECTIVE_ALLREDUCE, 2 << 10, "dissemination");
     expect(1, 8, WEFT_COLLECTIVE_ALLREDUCE, 4 << 10, "oneshot");
 }
 

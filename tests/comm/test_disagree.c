@@ -6,7 +6,7 @@
  * posted.
  *
  * Method: worlds of threads in which one rank differs in one thing, for each
- * of the collectives with parts; those it had left already must hear of it in
+ * of the collectives; those it had left already must hear of it in
  * one of the next barriers. Receive buffers are guarded, and looked at
  * afterwards.
  */
@@ -52,6 +52,14 @@ static weft_status post(const struct scene *scene, weft_comm *comm,
                         int root)
 {
     switch (scene->collective) {
+    case WEFT_COLLECTIVE_ALLREDUCE:
+        return weft_allreduce(at->send, at->recv, own, dtype, WEFT_REDOP_SUM,
+                              comm, NULL);
+    case WEFT_COLLECTIVE_ALLGATHER:
+        return weft_allgather(at->send, at->recv, own, dtype, comm, NULL);
+    case WEFT_COLLECTIVE_REDUCESCATTER:
+        return weft_reducescatter(at->send, at->recv, own, dtype,
+                                  WEFT_REDOP_SUM, comm, NULL);
     case WEFT_COLLECTIVE_ALLTOALL:
         return weft_alltoall(at->send, at->recv, own, dtype, comm, NULL);
     case WEFT_COLLECTIVE_ALLTOALLV:
@@ -166,11 +174,12 @@ static void test_disagree_each_kind_both_sides_named(void **state)
 {
     (void)state;
     static const weft_collective collectives[] = {
-        WEFT_COLLECTIVE_BROADCAST,     WEFT_COLLECTIVE_ALLTOALL,
-        WEFT_COLLECTIVE_ALLTOALLV,     WEFT_COLLECTIVE_GATHER,
-        WEFT_COLLECTIVE_GATHERV,       WEFT_COLLECTIVE_SCATTER,
-        WEFT_COLLECTIVE_SCATTERV,      WEFT_COLLECTIVE_ALLGATHERV,
-        WEFT_COLLECTIVE_REDUCESCATTERV};
+        WEFT_COLLECTIVE_BROADCAST,      WEFT_COLLECTIVE_ALLTOALL,
+        WEFT_COLLECTIVE_ALLTOALLV,      WEFT_COLLECTIVE_GATHER,
+        WEFT_COLLECTIVE_GATHERV,        WEFT_COLLECTIVE_SCATTER,
+        WEFT_COLLECTIVE_SCATTERV,       WEFT_COLLECTIVE_ALLGATHERV,
+        WEFT_COLLECTIVE_REDUCESCATTERV, WEFT_COLLECTIVE_ALLREDUCE,
+        WEFT_COLLECTIVE_ALLGATHER,      WEFT_COLLECTIVE_REDUCESCATTER};
     static const size_t counts[] = {3, 0, ROOM - 1};
     for (size_t c = 0; c < WEFTI_COUNT_OF(collectives); c++) {
         for (int difference = 0; difference < DIFFERENCES; difference++) {

@@ -393,16 +393,19 @@ static void test_step_at_many_ranks_messages_match(void **state)
     }
 }
 
-/* What rides in entries has no steps, and is never what weft falls back to. */
+/* What rides in entries has no steps, and is never what weft falls back to; in
+ * rounds goes what every rank gets of all. */
 static void test_oneshot_is_a_row_of_what_has_one_size(void **state)
 {
+    static const wefti_grouping some;
     size_t rows = 0;
     (void)state;
     for (size_t i = 0; wefti_patterns[i] != NULL; i++) {
         const wefti_pattern *pattern = wefti_patterns[i];
         rows += pattern == &wefti_pattern_oneshot;
         assert_int_equal(pattern->in_entries,
-                         pattern == &wefti_pattern_oneshot);
+                         pattern == &wefti_pattern_oneshot ||
+                             pattern == &wefti_pattern_dissemination);
         assert_int_equal(pattern->in_entries, pattern->step_count == NULL);
     }
     assert_int_equal(rows, 1);
@@ -413,7 +416,16 @@ static void test_oneshot_is_a_row_of_what_has_one_size(void **state)
                                        .chunk_elems = 1};
         const wefti_pattern *first = wefti_pattern_first(&problem);
         const bool by_rank = wefti_shape_get((weft_collective)c)->varied;
+        const bool rounds = c == WEFT_COLLECTIVE_ALLREDUCE ||
+                            c == WEFT_COLLECTIVE_REDUCESCATTER ||
+                            c == WEFT_COLLECTIVE_ALLGATHER;
+        wefti_problem levels = problem, apart = problem;
+        levels.grouping = &some;
+        apart.apart = true;
         assert_true(first != &wefti_pattern_oneshot);
+        assert_false(wefti_pattern_dissemination.supports(&problem));
+        assert_int_equal(wefti_pattern_dissemination.supports(&levels), rounds);
+        assert_int_equal(wefti_pattern_dissemination.supports(&apart), rounds);
         assert_int_equal(wefti_pattern_oneshot.supports(&problem),
                          first != NULL && !by_rank);
     }

@@ -2,16 +2,18 @@
 /*
  * Goal: what all ranks must know of each other goes from host to host in log2
  * rounds of the hosts' leaders, and an operation is announced along its own
- * edges: a barrier of 8 hosts takes 24 messages, a broadcast few more than its
- * data, and slots are used again without a word from each rank to each.
+ * edges: a barrier of 8 hosts takes 24 messages, and so does a small
+ * all-reduce, all-gather or reduce-scatter, a broadcast few more than its data,
+ * and slots are used again without a word from each rank to each.
  *
  * And a rank that waits long learns what others have entered that it exchanges
  * nothing with.
  *
  * Method: the leaders' tables of many worlds are walked without a network.
  * Then a world of 8 hosts of two ranks, threads, counts the messages that its
- * ranks have sent to other hosts. What comes at every fourth operation comes
- * sooner or later, so counts have limits, not values.
+ * ranks have sent to other hosts; small sums also do so among 2, 4, 8 and 64
+ * hosts. What comes at every fourth operation comes sooner or later, so counts
+ * have limits, not values.
  */
 #include "base/clock.h"
 #include "comm/core/core.h"
@@ -98,9 +100,9 @@ static void test_rounds_of_any_number_of_hosts_reach_all(void **state)
 /* ---- messages -------------------------------------------------------------
  */
 
-/* messages: between hosts, of all ranks. */
+/* kinds: of operations, by turns. messages: between hosts, of all ranks. */
 typedef struct tally {
-    int operations;
+    int operations, kinds;
     size_t bytes;
     _Atomic uint64_t messages;
 } tally;
@@ -148,20 +150,79 @@ static int count_broadcasts(weft_comm *comm, void *context)
     return failures;
 }
 
-static uint64_t run(world_rank_call call, int operations, size_t bytes)
+/* Element i of what a rank has for an operation. */
+static uint64_t value_of(int rank, int operation, size_t i)
 {
-    tally all = {.operations = operations, .bytes = bytes};
+    return (uint64_t)rank * 31 + (uint64_t)operation * 7 + i;
+}
+
+/* The sum of that of all ranks. */
+static uint64_t sum_of(int nranks, int operation, size_t i)
+{
+    uint64_t sum = 0;
+    for (int rank = 0; rank < nranks; rank++) {
+        sum += value_of(rank, operation, i);
+    }
+    return sum;
+}
+
+enum { SMALL = 2, MOST_RANKS = 64 }; /* elements of a rank's part */
+
+/* An all-reduce, an all-gather and a reduce-scatter, by turns. */
+static int count_small(weft_comm *comm, void *context)
+{
+    tally *all = context;
+    const uint64_t before = count_sent(comm);
+    const int nranks = comm->nranks, rank = comm->rank;
+    uint64_t in[SMALL * MOST_RANKS], out[SMALL * MOST_RANKS];
+    int failures = 0;
+    for (int n = 0; n < all->operations; n++) {
+        for (size_t i = 0; i < SMALL * (size_t)nranks; i++) {
+            in[i] = value_of(rank, n, i);
+            out[i] = UINT64_MAX;
+        }
+        const int kind = n % all->kinds;
+        const weft_status status =
+            kind == 0 ? weft_allreduce(in, out, SMALL, WEFT_DTYPE_U64,
+                                       WEFT_REDOP_SUM, comm, NULL)
+            : kind == 1
+                ? weft_allgather(in, out, SMALL, WEFT_DTYPE_U64, comm, NULL)
+                : weft_reducescatter(in, out, SMALL, WEFT_DTYPE_U64,
+                                     WEFT_REDOP_SUM, comm, NULL);
+        failures += status != WEFT_OK;
+        const size_t got = kind == 1 ? SMALL * (size_t)nranks : SMALL;
+        const size_t first = kind == 2 ? SMALL * (size_t)rank : 0;
+        for (size_t i = 0; i < got; i++) {
+            const uint64_t wanted =
+                kind == 1 ? value_of((int)(i / SMALL), n, i % SMALL)
+                          : sum_of(nranks, n, first + i);
+            failures += out[i] != wanted;
+        }
+    }
+    atomic_fetch_add(&all->messages, count_sent(comm) - before);
+    return failures;
+}
+
+static uint64_t run_ranks(int nranks, world_rank_call call, tally all)
+{
     const struct world world = {
-        .nranks = RANKS,
+        .nranks = nranks,
         .config = {.size_bytes = sizeof(weft_comm_config)},
         .call = call,
         .context = &all};
     assert_int_equal(world_run_threads(&world), 0);
     const uint64_t messages = atomic_load(&all.messages);
-    print_message("%d operations: %llu messages between hosts, %.1f each\n",
-                  operations, (unsigned long long)messages,
-                  (double)messages / operations);
+    print_message("%d operations of %d ranks: %llu messages between hosts, "
+                  "%.1f each\n",
+                  all.operations, nranks, (unsigned long long)messages,
+                  (double)messages / all.operations);
     return messages;
+}
+
+static uint64_t run(world_rank_call call, int operations, size_t bytes)
+{
+    return run_ranks(RANKS, call,
+                     (tally){.operations = operations, .bytes = bytes});
 }
 
 /* As many hosts as messages a round, and at every fourth operation, and the
@@ -196,6 +257,31 @@ static void test_small_broadcast_is_told_to_its_readers(void **state)
     assert_true(messages <=
                 (uint64_t)EACH * BROADCASTS +
                     (uint64_t)HOSTS * ROUNDS * (BROADCASTS / 4 + 2));
+}
+
+/* As a barrier: from each rank to each elsewhere, these would be 8, 48, 56 and
+ * 4032. Among 64 hosts the parts of a reduce-scatter are no small payload. */
+static void test_small_sums_and_gathers_take_rounds(void **state)
+{
+    enum { OPERATIONS = 24 };
+    static const struct {
+        const char *spread;
+        int nranks, hosts, rounds, kinds;
+    } worlds[] = {{"pairs", 4, 2, 1, 3},
+                  {"pairs", 8, 4, 2, 3},
+                  {"apart", 8, 8, 3, 3},
+                  {"apart", MOST_RANKS, MOST_RANKS, 6, 2}};
+    (void)state;
+    for (size_t i = 0; i < sizeof(worlds) / sizeof(worlds[0]); i++) {
+        const uint64_t each = (uint64_t)(worlds[i].hosts * worlds[i].rounds);
+        (void)setenv("WEFT_TEST_DOMAINS", worlds[i].spread, 1);
+        const uint64_t messages = run_ranks(
+            worlds[i].nranks, count_small,
+            (tally){.operations = OPERATIONS, .kinds = worlds[i].kinds});
+        assert_true(messages >= each * OPERATIONS);
+        assert_true(messages <= each * (OPERATIONS + OPERATIONS / 4 + 2));
+    }
+    (void)setenv("WEFT_TEST_DOMAINS", "pairs", 1);
 }
 
 /* ---- questions ------------------------------------------------------------
@@ -299,6 +385,7 @@ int main(void)
         cmocka_unit_test(test_barrier_of_eight_hosts_takes_rounds),
         cmocka_unit_test(test_broadcast_is_announced_along_its_edges),
         cmocka_unit_test(test_small_broadcast_is_told_to_its_readers),
+        cmocka_unit_test(test_small_sums_and_gathers_take_rounds),
         cmocka_unit_test(test_last_operation_of_any_rank_is_known_to_who_waits),
     };
     (void)setenv("WEFT_TEST_DOMAINS", "pairs", 1);

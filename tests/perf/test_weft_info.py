@@ -256,7 +256,7 @@ class Info(unittest.TestCase):
         facts = read("2x(4xH100,4xCX7)", "--routes", "-n", "8")
         routes = {(r["collective"], r["size"]): r for r in facts["routes"]}
         self.assertEqual(routes["all_reduce", "tiny"]["algorithm"],
-                         "hierarchical")
+                         "dissemination")
         tiny = read("8xH100", "--routes", "-n", "4")["routes"]
         tiny = next(r for r in tiny if r["collective"] == "all_reduce")
         self.assertEqual(tiny["algorithm"], "oneshot")

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm/make/remains.h - what is left of a communicator that is destroyed: the
+ * memory in which messages to other hosts may lie until the network has taken
+ * them. Nobody waits for that.
+ */
+#ifndef COMM_MAKE_REMAINS_H
+#define COMM_MAKE_REMAINS_H
+
+#include "comm/core/core.h"
+
+/*
+ * wefti_remains_leave - gives the communicator's memory back to the host, when
+ * the last of its ranks here does: now, or once all is sent. It stays mapped
+ * until then, whatever becomes of comm.
+ */
+void wefti_remains_leave(weft_comm *comm);
+
+#endif

@@ -317,6 +317,11 @@ static void send_message(wefti_port *self, const wefti_port_message *message)
     }
 }
 
+static void give_back(wefti_port *self, const size_t *lent)
+{
+    wefti_tcp_links_give_back(&self->links, lent);
+}
+
 static void hold(wefti_port *self, bool on)
 {
     wefti_tcp_links *port = &self->links;
@@ -336,6 +341,7 @@ static bool progress(wefti_port *self)
         moved |= wefti_tcp_links_handle(port, (int64_t)news[i].data.u64,
                                         news[i].events);
     }
+    moved |= wefti_tcp_links_read_hidden(port);
     if (port->rail_count > 1) {
         wefti_tcp_links_look(port);
     }
@@ -418,6 +424,7 @@ const wefti_port_table wefti_port_tcp = {
     .use = use_rails,
     .reach = reach_peer,
     .send = send_message,
+    .give_back = give_back,
     .hold = hold,
     .progress = progress,
     .expect = expect,

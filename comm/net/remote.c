@@ -168,7 +168,7 @@ void wefti_remote_tell_entry(wefti_fabric *fabric, int peer, uint64_t number,
     fabric->net->sent_bytes += announcement->payload_bytes;
     const wefti_net_load load = {announcement->payload,
                                  announcement->payload_bytes,
-                                 announcement->urgent};
+                                 announcement->urgent, NULL};
     tell(fabric, peer, &wire, &load);
 }
 
@@ -431,7 +431,7 @@ static void post(wefti_fabric *fabric, wefti_fabric_path path,
     wire.words[5] = outgoing->signature.cut;
     fabric->net->sent_bytes += outgoing->bytes;
     const wefti_net_load load = {outgoing->data, outgoing->bytes,
-                                 outgoing->urgent};
+                                 outgoing->urgent, outgoing->lent};
     tell(fabric, path.peer, &wire, &load);
 }
 

@@ -14,7 +14,7 @@
 #include "comm/steps/step_list.h"
 
 enum {
-    TOGETHER_BYTES = 256 << 10, /* of messages in a row */
+    TOGETHER_BYTES = 512 << 10, /* of messages in a row */
     OVERTAKES_BYTES = 8 << 10,  /* as comm/net/tcp_stream.c has it */
     STEPS_MOST = 16
 };
@@ -123,7 +123,8 @@ static bool find_of_op(const wefti_op *op, int peer, wefti_expected *least)
         break;
     }
     return wefti_choice_has_steps(&op->choice) && !op->role.shape->varied &&
-           !wefti_op_is_deferred(op) && !op->being_read &&
+           !wefti_op_is_deferred(op) &&
+           !(op->being_read && op->unstaged != WEFTI_PLACE_LENT) &&
            !wefti_redop_is_user(op->desc.redop) &&
            find_of_lists(op, peer, least);
 }

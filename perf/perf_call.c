@@ -23,7 +23,9 @@ weft_op wefti_perf_call_op(const wefti_perf_case *subject,
                      .recv_counts = subject->recv_counts,
                      .dtype = subject->dtype,
                      .redop = subject->redop,
-                     .root = subject->root,
+                     .root = subject->op->kind == WEFTI_PERF_SENDRECV
+                                 ? wefti_perf_case_after(subject)
+                                 : subject->root,
                      .class_id = WEFT_CLASS_DP,
                      .label = subject->op->name,
                      .scale = scales ? subject->scale : NULL};

@@ -46,7 +46,8 @@ weft_status wefti_single_copy_offer(weft_comm *world,
     return WEFT_OK;
 }
 
-/* The errno of reading what its process says of itself. */
+/* The errno of reading what its process says of itself; EBADMSG: what came is
+ * something else. */
 static int attempt_one(weft_comm *world, int rank)
 {
     wefti_witness *witness = &world->engine->witnesses[rank];
@@ -60,7 +61,7 @@ static int attempt_one(weft_comm *world, int rank)
         witness, copy, (const void *)(uintptr_t)witness->address, sizeof(copy));
     return error                                             ? error
            : memcmp(copy, witness->words, sizeof(copy)) == 0 ? 0
-                                                             : ESRCH;
+                                                             : EBADMSG;
 }
 
 void wefti_single_copy_attempt(weft_comm *world)
@@ -109,7 +110,10 @@ static void explain(weft_comm *world, int rank, uint32_t trial)
              "rank %d cannot read the process of rank %u (process_vm_readv): "
              "%s%s",
              rank, atomic_load(&process_of(world, rank)->trial_rank),
-             trial ? strerror(error) : "it has not tried", rule);
+             error == EBADMSG ? "what it reads is not what is there"
+             : trial          ? strerror(error)
+                              : "it has not tried",
+             rule);
 }
 
 void wefti_single_copy_conclude(weft_comm *world)

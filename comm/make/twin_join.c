@@ -6,7 +6,8 @@
  *   id        of the first rank, to all
  *   init      all at once; given up where a rank has died, or has failed
  *   conclude  all have it, or the first that has not says why
- *   try       a sum whose result is known; and conclude once more
+ *   try       a sum whose result is known, and a message from the rank before,
+ *             to the next; and conclude once more
  *
  * Each exchange is one of comm's own all-gathers, so that a rank that is lost
  * is named as in any operation.
@@ -176,9 +177,10 @@ static weft_status init(wefti_twin *twin, const wefti_nccl_id *id)
 }
 
 /* Until all on the twin's stream has run; bounded, for NCCL may hang. */
-static weft_status await_stream(wefti_twin *twin, weft_event *event)
+static weft_status await_stream(wefti_twin *twin, weft_event *event,
+                                const char *what)
 {
-    wefti_patience waits = wefti_patience_begin(twin->comm, "a first sum");
+    wefti_patience waits = wefti_patience_begin(twin->comm, what);
     weft_status status = weft_event_post(event, twin->stream);
     while (status == WEFT_OK &&
            (status = weft_event_test(event)) == WEFT_INPROGRESS) {
@@ -187,7 +189,10 @@ static weft_status await_stream(wefti_twin *twin, weft_event *event)
     return status;
 }
 
-static weft_status run_sum(wefti_twin *twin, int32_t *data, weft_event *event)
+/* One first use of NCCL: call's, to its end. */
+static weft_status run(wefti_twin *twin, int32_t *data, weft_event *event,
+                       int (*call)(const wefti_twin *twin, int32_t *data),
+                       const char *what)
 {
     weft_comm *comm = twin->comm;
     weft_status status = wefti_cuda_device_enter(comm->device);
@@ -195,40 +200,94 @@ static weft_status run_sum(wefti_twin *twin, int32_t *data, weft_event *event)
         return status;
     }
     pthread_mutex_lock(&twin->calls);
-    const int result = twin->api->ncclAllReduce(
-        data, data, TRIED_ELEMS, WEFTI_NCCL_INT32, WEFTI_NCCL_SUM, twin->handle,
-        weft_stream_get_native(twin->stream));
-    status = await_call(twin, result, "a first sum: ncclAllReduce");
+    status = await_call(twin, call(twin, data), what);
     pthread_mutex_unlock(&twin->calls);
     wefti_cuda_device_leave(comm->device);
-    return status == WEFT_OK ? await_stream(twin, event) : status;
+    return status == WEFT_OK ? await_stream(twin, event, what) : status;
+}
+
+static int call_sum(const wefti_twin *twin, int32_t *data)
+{
+    return twin->api->ncclAllReduce(data, data, TRIED_ELEMS, WEFTI_NCCL_INT32,
+                                    WEFTI_NCCL_SUM, twin->handle,
+                                    weft_stream_get_native(twin->stream));
+}
+
+/* To the next rank, from the one before. */
+static int call_messages(const wefti_twin *twin, int32_t *data)
+{
+    const wefti_nccl_api *api = twin->api;
+    const int rank = twin->comm->rank, nranks = twin->comm->nranks;
+    struct CUstream_st *stream = weft_stream_get_native(twin->stream);
+    int result = api->ncclGroupStart();
+    if (result != WEFTI_NCCL_SUCCESS) {
+        return result;
+    }
+    const int sent = api->ncclSend(data, TRIED_ELEMS, WEFTI_NCCL_INT32,
+                                   (rank + 1) % nranks, twin->handle, stream);
+    const int received =
+        api->ncclRecv(data + TRIED_ELEMS, TRIED_ELEMS, WEFTI_NCCL_INT32,
+                      (rank + nranks - 1) % nranks, twin->handle, stream);
+    result = api->ncclGroupEnd();
+    return sent != WEFTI_NCCL_SUCCESS       ? sent
+           : received != WEFTI_NCCL_SUCCESS ? received
+                                            : result;
+}
+
+/* Whether what data holds is step, 2 step, 3 step .. */
+static weft_status compare(const wefti_twin *twin, const int32_t *data,
+                           int32_t step, const char *what)
+{
+    int32_t got[TRIED_ELEMS] = {0};
+    weft_status status =
+        weft_device_copy(twin->comm->device, got, data, sizeof(got), NULL);
+    for (int i = 0; i < TRIED_ELEMS && status == WEFT_OK; i++) {
+        if (got[i] != step * (i + 1)) {
+            status =
+                wefti_error(WEFT_ERR_SYSTEM, "%s gave %d where %d is right",
+                            what, (int)got[i], (int)step * (i + 1));
+        }
+    }
+    return status;
+}
+
+static weft_status put(const wefti_twin *twin, int32_t *data, int32_t step)
+{
+    int32_t own[TRIED_ELEMS];
+    for (int i = 0; i < TRIED_ELEMS; i++) {
+        own[i] = step * (i + 1);
+    }
+    return weft_device_copy(twin->comm->device, data, own, sizeof(own), NULL);
 }
 
 /* What is relied on later is used once, and the result looked at. */
 static weft_status try_sum(wefti_twin *twin, int32_t *data, weft_event *event)
 {
     const weft_comm *comm = twin->comm;
-    int32_t own[TRIED_ELEMS], got[TRIED_ELEMS] = {0};
-    for (int i = 0; i < TRIED_ELEMS; i++) {
-        own[i] = (comm->rank + 1) * (i + 1);
+    weft_status status = put(twin, data, comm->rank + 1);
+    if (status == WEFT_OK) {
+        status = run(twin, data, event, call_sum, "a first sum");
     }
+    return status == WEFT_OK
+               ? compare(twin, data, comm->nranks * (comm->nranks + 1) / 2,
+                         "a first sum")
+               : status;
+}
+
+static weft_status try_messages(wefti_twin *twin, int32_t *data,
+                                weft_event *event)
+{
+    const weft_comm *comm = twin->comm;
+    const int before = (comm->rank + comm->nranks - 1) % comm->nranks;
     weft_status status =
-        weft_device_copy(comm->device, data, own, sizeof(own), NULL);
-    if (status == WEFT_OK) {
-        status = run_sum(twin, data, event);
+        comm->nranks > 1 ? put(twin, data, comm->rank + 1) : WEFT_OK;
+    if (status != WEFT_OK || comm->nranks == 1) {
+        return status;
     }
-    if (status == WEFT_OK) {
-        status = weft_device_copy(comm->device, got, data, sizeof(got), NULL);
-    }
-    const int32_t sum = comm->nranks * (comm->nranks + 1) / 2;
-    for (int i = 0; i < TRIED_ELEMS && status == WEFT_OK; i++) {
-        if (got[i] != sum * (i + 1)) {
-            status = wefti_error(WEFT_ERR_SYSTEM,
-                                 "a first sum gave %d where %d is right",
-                                 (int)got[i], (int)sum * (i + 1));
-        }
-    }
-    return status;
+    status = run(twin, data, event, call_messages, "a first message");
+    return status == WEFT_OK ? compare(twin, data + TRIED_ELEMS, before + 1,
+                                       "a first message")
+                             : status;
 }
 
 static weft_status try(wefti_twin *twin)
@@ -237,12 +296,15 @@ static weft_status try(wefti_twin *twin)
     weft_event *event = NULL;
     weft_device *device = twin->comm->device;
     weft_status status =
-        weft_device_alloc(device, TRIED_ELEMS * sizeof(int32_t), &data);
+        weft_device_alloc(device, 2 * TRIED_ELEMS * sizeof(int32_t), &data);
     if (status == WEFT_OK) {
         status = weft_event_create(device, &event);
     }
     if (status == WEFT_OK) {
         status = try_sum(twin, data, event);
+    }
+    if (status == WEFT_OK) {
+        status = try_messages(twin, data, event);
     }
     if (status != WEFT_OK) {
         /* Before its memory goes: nothing may still write there. */

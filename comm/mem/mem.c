@@ -5,11 +5,14 @@
  *   all-gather (status, bytes) -> every rank asked for the same
  *   all-gather offsets         -> one rank of each domain has set it aside
  *   all-gather verdicts        -> all have mapped it, or none has it
+ *   all-gather verdicts        -> all see what others write, or it is apart
  */
 #include "comm/mem/mem.h"
 
 #include "base/check.h"
 #include "base/error.h"
+#include "base/log.h"
+#include "comm/control/fault.h"
 #include "comm/core/live.h"
 #include "comm/core/reserve.h"
 #include "comm/engine/copies.h"
@@ -75,14 +78,14 @@ bool wefti_mem_is_local(const weft_mem *mem, int peer)
     const weft_comm *comm = mem->comm;
     const wefti_membership *job = comm->engine->members;
     return peer == comm->rank || !job ||
-           (!mem->registered &&
+           (!mem->apart &&
             wefti_membership_is_local(job, comm->peers[peer].world_rank));
 }
 
 /* Whether puts and signals to some peer are messages. */
 static bool has_remote(const weft_mem *mem)
 {
-    return (mem->registered ? 1 : mem->comm->local_count) < mem->comm->nranks;
+    return (mem->apart ? 1 : mem->comm->local_count) < mem->comm->nranks;
 }
 
 /* Sizes of a memory of so many bytes a rank; a status if that is too much. */
@@ -92,7 +95,7 @@ static weft_status plan(const weft_comm *comm, const request *asked,
     const size_t bytes = asked->registered ? 0 : asked->bytes;
     mem->bytes = asked->bytes;
     mem->own = asked->own;
-    mem->registered = asked->registered;
+    mem->registered = mem->apart = asked->registered;
     if (bytes > WEFTI_MEMORY_REACH_BYTES / 2 / (uint64_t)comm->nranks) {
         return wefti_error(WEFT_ERR_INVALID,
                            "bytes %zu on each of %d ranks: allowed is up to "
@@ -151,10 +154,19 @@ static weft_status map(weft_comm *comm, weft_mem *mem)
     return status;
 }
 
+/* Its remote peers' messages keep the engine's thread awake. Lock held. */
+static void engage(weft_comm *comm, weft_mem *mem)
+{
+    if (!mem->engaged && has_remote(mem)) {
+        mem->engaged = true;
+        comm->mems_engaged++;
+        atomic_fetch_add(&comm->engine->pending, 1);
+    }
+}
+
 /* From here on remote peers' messages find it. */
 static void enlist(weft_comm *comm, weft_mem *mem)
 {
-    mem->engaged = has_remote(mem);
     pthread_mutex_lock(&comm->engine->lock);
     mem->next = comm->mems;
     comm->mems = mem;
@@ -163,14 +175,49 @@ static void enlist(weft_comm *comm, weft_mem *mem)
                          mem->mapping);
         mem->mapped = NULL;
     }
-    if (mem->engaged) {
-        comm->mems_engaged++;
-        atomic_fetch_add(&comm->engine->pending, 1);
-    }
+    engage(comm, mem);
     pthread_mutex_unlock(&comm->engine->lock);
     if (mem->engaged) {
         wefti_engine_wake(comm->engine);
     }
+}
+
+static void drop_mapped(weft_comm *comm, const weft_mem *mem)
+{
+    pthread_mutex_lock(&comm->engine->lock);
+    wefti_mapped_drop(&comm->fabric.mapped, mem->offset);
+    pthread_mutex_unlock(&comm->engine->lock);
+}
+
+/* All ranks: none reaches another's part from here on. */
+static weft_status set_apart(weft_comm *comm, weft_mem *mem)
+{
+    wefti_log(comm->rank == 0 ? WEFTI_LOG_WARN : WEFTI_LOG_INFO, comm->rank,
+              "\"%s\", memory #%llu: what is put there goes by messages, and "
+              "what is sent from there is staged: %s",
+              comm->name, (unsigned long long)mem->id, weft_error_text());
+    drop_mapped(comm, mem);
+    pthread_mutex_lock(&comm->engine->lock);
+    mem->apart = true;
+    engage(comm, mem);
+    pthread_mutex_unlock(&comm->engine->lock);
+    weft_status status = wefti_engine_start(comm->engine);
+    wefti_engine_wake(comm->engine);
+    return status;
+}
+
+/* What all have mapped is used for the first time. */
+static weft_status try_out(weft_comm *comm, weft_mem *mem)
+{
+    wefti_consensus seen = {.comm = comm,
+                            .purpose = WEFTI_PURPOSE_MEM_CREATE,
+                            .what = "see what others write"};
+    weft_status status =
+        wefti_consensus_conclude(&seen, wefti_mem_trial_look(mem));
+    wefti_mem_trial_end(mem);
+    return status == WEFT_OK || wefti_fault_is_published(comm)
+               ? status
+               : set_apart(comm, mem);
 }
 
 static void delist(weft_comm *comm, weft_mem *mem)
@@ -186,13 +233,6 @@ static void delist(weft_comm *comm, weft_mem *mem)
         comm->mems_engaged--;
         atomic_fetch_sub(&comm->engine->pending, 1);
     }
-    pthread_mutex_unlock(&comm->engine->lock);
-}
-
-static void drop_mapped(weft_comm *comm, const weft_mem *mem)
-{
-    pthread_mutex_lock(&comm->engine->lock);
-    wefti_mapped_drop(&comm->fabric.mapped, mem->offset);
     pthread_mutex_unlock(&comm->engine->lock);
 }
 
@@ -261,11 +301,18 @@ static weft_status make(weft_comm *comm, const request *asked,
         deallocate(mem);
         return status;
     }
+    const bool tried = !mem->registered && shares_memory(comm);
     weft_status mapped = map(comm, mem);
     if (mapped == WEFT_OK) {
         enlist(comm, mem);
     }
+    if (mapped == WEFT_OK && tried) {
+        wefti_mem_trial_begin(mem);
+    }
     status = wefti_consensus_conclude(&consensus, mapped);
+    if (status == WEFT_OK && tried) {
+        status = try_out(comm, mem);
+    }
     if (status != WEFT_OK) {
         if (mapped == WEFT_OK) {
             delist(comm, mem);

@@ -7,11 +7,11 @@
  *          data    the owner's bytes; none where these are registered: memory
  *                  of the owner's own, which no other process has mapped
  *
- * What a rank can map is written to directly. To any other rank, and to all
- * others where memory is registered, data and signals travel as messages on the
- * queue of point-to-point messages, channel WEFTI_MEM_CHANNEL, and the engine
- * of their target puts them where they belong; being in one queue, they keep
- * their order.
+ * What a rank can map is written to directly, once all have seen what the
+ * others write there. To any other rank, and to all others where memory is
+ * apart, data and signals travel as messages on the queue of point-to-point
+ * messages, channel WEFTI_MEM_CHANNEL, and the engine of their target puts them
+ * where they belong; being in one queue, they keep their order.
  *
  * A cell's raise (by its source; by its owner's engine where that is a message)
  * releases the data put before; a wait's load acquires them. Both are
@@ -37,6 +37,8 @@ struct weft_mem {
     wefti_mapped *mapped; /* until the fabric has it */
     unsigned char *own;   /* of a registered one: this rank's bytes */
     bool registered;
+    bool apart; /* of every rank: it is registered, or what ranks have mapped is
+                   not the same */
     bool engaged; /* keeps the engine's thread awake for messages */
 };
 
@@ -61,6 +63,18 @@ bool wefti_mem_is_local(const weft_mem *mem, int peer);
 WEFT_NODISCARD weft_status wefti_mem_check_range(weft_comm *comm,
                                                  const void *pointer,
                                                  size_t bytes);
+
+/*
+ * wefti_mem_trial_begin  - before any other use: this rank writes what the
+ *                          others of its domain look for.
+ * wefti_mem_trial_look   - once all have. Returns OK | ERR_SYSTEM: what a rank
+ *                          has written is not there.
+ * wefti_mem_trial_end    - once all have looked: memory is zero again. Peers
+ * may signal meanwhile.
+ */
+void wefti_mem_trial_begin(const weft_mem *mem);
+WEFT_NODISCARD weft_status wefti_mem_trial_look(const weft_mem *mem);
+void wefti_mem_trial_end(const weft_mem *mem);
 
 /* Frees what its user has not destroyed. */
 void wefti_mems_fini(weft_comm *comm);

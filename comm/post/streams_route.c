@@ -15,7 +15,7 @@ static const char *find_obstacle(const weft_comm *comm, const weft_op *op,
                                  const wefti_shape *shape)
 {
     return !wefti_work_has(op->collective)
-               ? "streams carry out no barriers, messages and v forms"
+               ? "streams carry out no barriers and no v forms"
            : !shape->reduces ? NULL
            : wefti_redop_is_user(op->redop) || op->redop == WEFT_REDOP_PREMULSUM
                ? "the device has no kernel for this reduction"

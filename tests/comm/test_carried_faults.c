@@ -43,7 +43,8 @@ typedef enum strike {
 } strike;
 
 /* struck: what rank 1 does in the place of its third operation. The first sum
- * counts as NCCL's first group; what fails in the last, no later call tells. */
+ * and the first messages are NCCL's first groups; what fails in the last group,
+ * no later call tells. */
 struct fault {
     const char *name;
     strike struck;
@@ -247,11 +248,11 @@ static void test_nccl_faults_streams_drain_cause_named(void **state)
 {
     (void)state;
     static const struct fault all[] = {
-        {"error", NOTHING, "error@5:1", WEFT_ERR_PEER,
+        {"error", NOTHING, "error@6:1", WEFT_ERR_PEER,
          "rank 1's NCCL has failed: ncclCommGetAsyncError: remote", 0},
-        {"hang", NOTHING, "hang@4", WEFT_ERR_TIMEOUT,
+        {"hang", NOTHING, "hang@5", WEFT_ERR_TIMEOUT,
          "NCCL has not ended it within 1500 ms", 0},
-        {"reject", NOTHING, "reject@4:1", WEFT_ERR_SYSTEM,
+        {"reject", NOTHING, "reject@5:1", WEFT_ERR_SYSTEM,
          "rank 1 could not hand it to NCCL: all_reduce: internal error", 0}};
     for (size_t i = 0; by_nccl && i < sizeof(all) / sizeof(all[0]); i++) {
         run_faulty(&all[i]);

@@ -332,7 +332,7 @@ static void test_messages_by_nccl_are_what_nccl_gives(void **state)
 {
     (void)state;
     struct scene scene = {0};
-    setenv("WEFT_FAKE_NCCL_FAULT", "wrong@2", 1);
+    setenv("WEFT_FAKE_NCCL_FAULT", "wrong@3", 1);
     assert_int_equal(scene_run(&scene, 2, run_wrong, is_process), 0);
     unsetenv("WEFT_FAKE_NCCL_FAULT");
 }

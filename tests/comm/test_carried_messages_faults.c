@@ -46,8 +46,8 @@ typedef enum strike {
     NOTHING
 } strike;
 
-/* struck: what rank 1 does in the place of its third list. The first sum counts
- * as NCCL's first group. */
+/* struck: what rank 1 does in the place of its third list. The first sum and
+ * the first messages are NCCL's first groups. */
 struct fault {
     const char *name;
     strike struck;
@@ -227,11 +227,11 @@ static void test_messages_nccl_fails_cause_named(void **state)
 {
     (void)state;
     static const struct fault all[] = {
-        {"error", NOTHING, "error@4:1", WEFT_ERR_PEER,
+        {"error", NOTHING, "error@5:1", WEFT_ERR_PEER,
          "rank 1's NCCL has failed: ncclCommGetAsyncError: remote", 0},
-        {"hang", NOTHING, "hang@4", WEFT_ERR_TIMEOUT,
+        {"hang", NOTHING, "hang@5", WEFT_ERR_TIMEOUT,
          "NCCL has not ended it within 1500 ms, though both ranks have", 0},
-        {"reject", NOTHING, "reject@4:1", WEFT_ERR_SYSTEM,
+        {"reject", NOTHING, "reject@5:1", WEFT_ERR_SYSTEM,
          "rank 1 could not hand it to NCCL: messages: internal error", 0}};
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
         run_faulty(&all[i]);

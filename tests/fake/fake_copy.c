@@ -84,6 +84,16 @@ static size_t keep_late(CUstream stream, const fake_work *work, int owner,
     return late;
 }
 
+/* What the environment asks of copies from other processes' memory. */
+static void spoil(const fake_range *src_range, char *dst)
+{
+    static _Atomic uint64_t reads;
+    if (src_range && src_range->kind == FAKE_IMPORTED &&
+        ++reads == fake_get_settings()->wrong_read) {
+        dst[0] ^= 1;
+    }
+}
+
 /* Any device may copy from and to any other, through the host where it has no
  * peer access (programming guide, "Peer-to-peer memory copy"). */
 static CUresult run_copy(CUstream stream, fake_work *work)
@@ -107,6 +117,7 @@ static CUresult run_copy(CUstream stream, fake_work *work)
         size_t late = keep_late(stream, work,
                                 dst_range ? dst_range->owner : FAKE_HOST, src);
         copy_in_two(stream, dst, src, work->bytes - late);
+        spoil(src_range, dst);
     }
     fake_range_done(src_range);
     fake_range_done(dst_range);

@@ -119,7 +119,7 @@ class Nccl(unittest.TestCase):
         return json.loads(done.stdout[done.stdout.index("{"):])
 
     def test_perf_measures_it_where_each_rank_has_a_gpu(self):
-        for op in ("all_reduce", "alltoallv"):
+        for op in ("all_reduce", "alltoallv", "sendrecv"):
             done = perf(2, 2, op, "--sizes", "8,40000", "--memory", "cuda",
                         "-n", "2", "-w", "1", "-z", "0", "-J", "-", **NCCL)
             self.assertEqual(done.returncode, 0, done.stderr)

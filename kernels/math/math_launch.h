@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * kernels/math/math_launch.h - the CUDA kernels of kernels/math: their names
+ * and arguments, as whoever launches them must know. The formulas, and the
+ * shapes of the arrays, are those of the host's headers beside it (rmsnorm.h
+ * and so on); what differs is said here.
+ *
+ * A kernel is called wefti_math_<op>_<type>, its arrays being f32, bf16 or f64.
+ * "wide" is what it computes and sums in: float, and double for f64. Arrays are
+ * of the kernel's type unless a structure says wide, double or int32_t. bf16 is
+ * rounded once, when it is stored, to nearest, ties to even.
+ *
+ * Launch shape, of all: any grid, in x only; the result does not depend on it,
+ * and a kernel does its work however few blocks there are, so the grid is the
+ * budget of multiprocessors. Blocks of 32 to WEFTI_MATH_THREADS threads, a
+ * multiple of 32, in x only, and no dynamic shared memory, unless it says
+ * otherwise.
+ *
+ * Every kernel takes one argument, its structure below, by value. It is work of
+ * a stream: it allocates nothing, waits for nobody, and what one kernel leaves
+ * for the next (a clipping factor, partial sums) stays in device memory, so
+ * that the host never waits for a value. Pointers are of memory that the device
+ * may access, aligned to their element, and no two arrays overlap unless it
+ * says so. Empty shapes are legal and do nothing. All sums have a fixed order:
+ * the same arguments give the same bits.
+ */
+#ifndef KERNELS_MATH_MATH_LAUNCH_H
+#define KERNELS_MATH_MATH_LAUNCH_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum {
+    WEFTI_MATH_THREADS = 256,     /* of a block, at most */
+    WEFTI_MATH_DWEIGHT_ROWS = 64, /* rows that one partial sum is of */
+};
+
+/*
+ * wefti_math_rmsnorm_forward_<type> - rmsnorm.h.
+ *
+ * y may be x. rstd may be NULL.
+ */
+typedef struct wefti_math_rmsnorm_forward {
+    void *y;
+    void *rstd; /* wide */
+    const void *x;
+    const void *weight;
+    size_t rows, width;
+    double eps;
+} wefti_math_rmsnorm_forward;
+
+/*
+ * wefti_math_rmsnorm_backward_<type> - dx.
+ *
+ * dx may be dy unless accumulate; then launch rmsnorm_dweight, which reads dy
+ * too, before.
+ */
+typedef struct wefti_math_rmsnorm_backward {
+    void *dx;
+    const void *dy;
+    const void *x;
+    const void *weight;
+    const void *rstd; /* wide */
+    size_t rows, width;
+    int32_t accumulate;
+} wefti_math_rmsnorm_backward;
+
+/*
+ * wefti_math_rmsnorm_dweight_<type> - sums of WEFTI_MATH_DWEIGHT_ROWS rows
+ * each, in order of rows, for wefti_math_sum_rows to add to dweight.
+ *
+ * partials  wide, [wefti_math_dweight_partials(rows)][width]; written.
+ */
+typedef struct wefti_math_rmsnorm_dweight {
+    void *partials;
+    const void *dy;
+    const void *x;
+    const void *rstd; /* wide */
+    size_t rows, width;
+} wefti_math_rmsnorm_dweight;
+
+static inline size_t wefti_math_dweight_partials(size_t rows)
+{
+    return (rows + WEFTI_MATH_DWEIGHT_ROWS - 1) / WEFTI_MATH_DWEIGHT_ROWS;
+}
+
+/* wefti_math_sum_rows_f32, _f64 - sum[i] += rows[t][i], in order of t. */
+typedef struct wefti_math_sum_rows {
+    void *sum;
+    const void *summands;
+    size_t rows, width;
+} wefti_math_sum_rows;
+
+/*
+ * wefti_math_rope_table_f32, _f64 - rope.h's table; angles in double.
+ *
+ * positions   int32_t [tokens], or NULL: token t stands at first + t.
+ */
+typedef struct wefti_math_rope_table {
+    void *table;
+    const int32_t *positions;
+    int64_t first;
+    size_t tokens, head_size;
+    double theta;
+} wefti_math_rope_table;
+
+/* wefti_math_rope_turn_<type> - forward, or backward. */
+typedef struct wefti_math_rope_turn {
+    void *x;
+    const void *table; /* wide */
+    size_t tokens, heads, head_size;
+    size_t x_stride;
+    int32_t backward;
+} wefti_math_rope_turn;
+
+/* wefti_math_swiglu_forward_<type> - swiglu.h. */
+typedef struct wefti_math_swiglu_forward {
+    void *out;
+    const void *gate;
+    const void *up;
+    size_t rows, width, stride;
+} wefti_math_swiglu_forward;
+
+/* wefti_math_swiglu_backward_<type> - dgate and dup may be gate and up. */
+typedef struct wefti_math_swiglu_backward {
+    void *dgate;
+    void *dup;
+    const void *dout;
+    const void *gate;
+    const void *up;
+    size_t rows, width, stride;
+} wefti_math_swiglu_backward;
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -19,8 +19,8 @@ set(WEFT_NVCC_FLAGS -std=c++17 -O3 -fmad=false -Werror all-warnings
 set(math ${CMAKE_SOURCE_DIR}/kernels/math)
 set(weft_math_kernel_sources
     ${math}/rmsnorm.cu ${math}/rope.cu ${math}/swiglu.cu)
-set(weft_math_kernel_headers ${math}/math_launch.h ${math}/math_real.cuh
-    ${wire}/device_float.cuh)
+set(weft_math_kernel_headers
+    ${math}/math_launch.h ${math}/math_real.cuh ${wire}/device_float.cuh)
 weft_include_root(kernels/math_cuda math_cuda_root kernels/math kernels/wire)
 set(WEFT_MATH_NVCC_FLAGS -std=c++17 -O3 -Werror all-warnings
     -I${math_cuda_root})

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * tests/simt/simt_math_list.cc - the kernels of kernels/math by name.
+ */
+#include "kernels/math/math_launch.h"
+#include "tests/simt/simt_launch.h"
+
+/* X(op, name): of every type, and of those that are wide. */
+#define ALL(X, op)  X(op, f32) X(op, bf16) X(op, f64)
+#define WIDE(X, op) X(op, f32) X(op, f64)
+
+#define KERNELS(X)                                                             \
+    ALL(X, rmsnorm_forward)                                                    \
+    ALL(X, rmsnorm_backward)                                                   \
+    ALL(X, rmsnorm_dweight)                                                    \
+    WIDE(X, sum_rows)                                                          \
+    WIDE(X, rope_table)                                                        \
+    ALL(X, rope_turn)                                                          \
+    ALL(X, swiglu_forward)                                                     \
+    ALL(X, swiglu_backward)
+
+#define DECLARE(op, name)                                                      \
+    void wefti_math_##op##_##name(const wefti_math_##op args);
+
+extern "C" {
+KERNELS(DECLARE)
+}
+
+#define NAME(op, name) SIMT_KERNEL(wefti_math_##op##_##name),
+
+const simt_kernel simt_kernels[] = {KERNELS(NAME){nullptr, nullptr}};

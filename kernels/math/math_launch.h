@@ -135,6 +135,27 @@ typedef struct wefti_math_swiglu_backward {
     size_t rows, width, stride;
 } wefti_math_swiglu_backward;
 
+/* wefti_math_fill_<type>, _scale_, _add_ - elementwise.h. */
+typedef struct wefti_math_fill {
+    void *dst;
+    double value;
+    size_t elems;
+} wefti_math_fill;
+
+typedef struct wefti_math_scale {
+    void *dst;
+    const void *src;
+    double factor;
+    size_t elems;
+} wefti_math_scale;
+
+typedef struct wefti_math_add {
+    void *dst;
+    const void *a;
+    const void *b;
+    size_t elems;
+} wefti_math_add;
+
 #ifdef __cplusplus
 }
 #endif

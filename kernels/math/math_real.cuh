@@ -138,6 +138,17 @@ struct row_pieces {
     }
 };
 
+/* Calls work(i) for this thread's part of elems elements. */
+template <class Work>
+static __device__ inline void each_elem(size_t elems, const Work &work)
+{
+    size_t threads = (size_t)gridDim.x * blockDim.x;
+    size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
+    for (; i < elems; i += threads) {
+        work(i);
+    }
+}
+
 /* The kernel of math_launch.h that op<Real>(args) is the work of. */
 #define MATH_KERNEL(op, type)                                                  \
     extern "C" __global__ void __launch_bounds__(WEFTI_MATH_THREADS, 1)        \

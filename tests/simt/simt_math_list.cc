@@ -10,6 +10,9 @@
 #define WIDE(X, op) X(op, f32) X(op, f64)
 
 #define KERNELS(X)                                                             \
+    ALL(X, fill)                                                               \
+    ALL(X, scale)                                                              \
+    ALL(X, add)                                                                \
     ALL(X, rmsnorm_forward)                                                    \
     ALL(X, rmsnorm_backward)                                                   \
     ALL(X, rmsnorm_dweight)                                                    \

@@ -156,6 +156,38 @@ typedef struct wefti_math_add {
     size_t elems;
 } wefti_math_add;
 
+/* wefti_math_embedding_forward_<type> - embedding.h. */
+typedef struct wefti_math_embedding_forward {
+    void *out;
+    const void *table;
+    const int32_t *ids;
+    size_t tokens, width;
+} wefti_math_embedding_forward;
+
+/*
+ * wefti_math_embedding_backward_<type> - adds in order of t, to wide sums: the
+ * host's bits.
+ */
+typedef struct wefti_math_embedding_backward {
+    void *dtable; /* wide */
+    const void *dout;
+    const int32_t *ids;
+    size_t tokens, width;
+} wefti_math_embedding_backward;
+
+/*
+ * wefti_math_cross_entropy_<type> - cross_entropy.h; logits are read twice and
+ * never copied. dlogits may be logits, or NULL.
+ */
+typedef struct wefti_math_cross_entropy {
+    void *loss; /* wide */
+    void *dlogits;
+    const void *logits;
+    const int32_t *targets;
+    size_t tokens, vocab;
+    double scale;
+} wefti_math_cross_entropy;
+
 #ifdef __cplusplus
 }
 #endif

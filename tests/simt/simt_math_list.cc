@@ -20,7 +20,10 @@
     WIDE(X, rope_table)                                                        \
     ALL(X, rope_turn)                                                          \
     ALL(X, swiglu_forward)                                                     \
-    ALL(X, swiglu_backward)
+    ALL(X, swiglu_backward)                                                    \
+    ALL(X, embedding_forward)                                                  \
+    ALL(X, embedding_backward)                                                 \
+    ALL(X, cross_entropy)
 
 #define DECLARE(op, name)                                                      \
     void wefti_math_##op##_##name(const wefti_math_##op args);

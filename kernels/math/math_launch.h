@@ -188,6 +188,61 @@ typedef struct wefti_math_cross_entropy {
     double scale;
 } wefti_math_cross_entropy;
 
+/* What all elements of an AdamW step have in common, by the host. */
+typedef struct wefti_math_adamw_step {
+    double beta1, rest1, beta2, rest2; /* rest: 1 - beta */
+    double grad_scale, eps;
+    double decay;    /* lr weight_decay */
+    double m_factor; /* lr / (1 - beta1^step) */
+    double v_factor; /* 1 / sqrt(1 - beta2^step) */
+} wefti_math_adamw_step;
+
+/*
+ * wefti_math_adamw_f32, _f64   - adamw.h; gradients of the same type.
+ * wefti_math_adamw_bf16        - the same over masters in f32, of which param
+ *                                is the rounding; gradients in bf16,
+ * wefti_math_adamw_bf16_f32    - or in f32.
+ *
+ * param        of the kernel's type, written; NULL: there are only masters.
+ * master m v   wide, updated.
+ * grad_factor  in device memory, as wefti_math_clip leaves it; NULL: 1.
+ */
+typedef struct wefti_math_adamw {
+    void *param;
+    void *master;
+    void *m;
+    void *v;
+    const void *grad;
+    const double *grad_factor;
+    size_t elems;
+    wefti_math_adamw_step step;
+} wefti_math_adamw;
+
+/* wefti_math_sumsq_<type> - sumsq.h: the host's bits, but for f64. */
+typedef struct wefti_math_sumsq {
+    double *partials;
+    const void *x;
+    size_t elems;
+} wefti_math_sumsq;
+
+/*
+ * wefti_math_clip_f64 - from the partial sums of all of the gradient, in order,
+ * its norm, and the factor that brings it down to the largest one allowed.
+ *
+ * norm      sqrt(sum of partials) scale.
+ * factor    most / norm where norm > most > 0, else 1.
+ *
+ * It keeps one warp busy, whatever the launch: additions wait for each other.
+ */
+typedef struct wefti_math_clip {
+    double *norm;
+    double *factor;
+    const double *partials;
+    size_t count;
+    double scale;
+    double most; /* 0: no limit */
+} wefti_math_clip;
+
 #ifdef __cplusplus
 }
 #endif

@@ -5,9 +5,11 @@
 #include "kernels/math/math_launch.h"
 #include "tests/simt/simt_launch.h"
 
-/* X(op, name): of every type, and of those that are wide. */
-#define ALL(X, op)  X(op, f32) X(op, bf16) X(op, f64)
-#define WIDE(X, op) X(op, f32) X(op, f64)
+/* X(op, name): of every type, of those that are wide, and of every type with
+ * bf16 beside f32 as well. */
+#define ALL(X, op)   X(op, f32) X(op, bf16) X(op, f64)
+#define WIDE(X, op)  X(op, f32) X(op, f64)
+#define MIXED(X, op) ALL(X, op) X(op, bf16_f32)
 
 #define KERNELS(X)                                                             \
     ALL(X, fill)                                                               \
@@ -23,7 +25,10 @@
     ALL(X, swiglu_backward)                                                    \
     ALL(X, embedding_forward)                                                  \
     ALL(X, embedding_backward)                                                 \
-    ALL(X, cross_entropy)
+    ALL(X, cross_entropy)                                                      \
+    MIXED(X, adamw)                                                            \
+    ALL(X, sumsq)                                                              \
+    X(clip, f64)
 
 #define DECLARE(op, name)                                                      \
     void wefti_math_##op##_##name(const wefti_math_##op args);

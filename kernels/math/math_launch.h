@@ -37,6 +37,7 @@ extern "C" {
 enum {
     WEFTI_MATH_THREADS = 256,     /* of a block, at most */
     WEFTI_MATH_DWEIGHT_ROWS = 64, /* rows that one partial sum is of */
+    WEFTI_MATH_HEAD_MOST = 256,   /* elements of a head */
 };
 
 /*
@@ -242,6 +243,56 @@ typedef struct wefti_math_clip {
     double scale;
     double most; /* 0: no limit */
 } wefti_math_clip;
+/*
+ * attention.h, for several sequences of one length in one launch: sequence s
+ * begins at token s q_tokens of q, o and lse, and at s kv_tokens of k and v.
+ */
+typedef struct wefti_math_attention_shape {
+    size_t sequences, q_tokens, kv_tokens;
+    size_t heads, kv_heads;
+    size_t head_size; /* to WEFTI_MATH_HEAD_MOST; to half of it in f64 */
+    size_t q_stride, kv_stride, o_stride;
+    double scale;
+    int64_t causal_offset;
+    int32_t causal;
+} wefti_math_attention_shape;
+
+/*
+ * Launch shape of attention_forward, _dq and _dkdv: WEFTI_MATH_THREADS threads,
+ * this much dynamic shared memory: at most 48 KiB, which needs no attribute.
+ */
+static inline size_t wefti_math_attention_shared_bytes(size_t head_size,
+                                                       size_t wide_bytes)
+{
+    return (32 * (head_size + 1)) * wide_bytes + 16 * WEFTI_MATH_THREADS;
+}
+
+/*
+ * wefti_math_attention_forward_<type>, and _bf16_f32: o in f32, which is then
+ * rounded once however many blocks are merged.
+ */
+typedef struct wefti_math_attention_forward {
+    void *o;
+    void *lse; /* wide */
+    const void *q;
+    const void *k;
+    const void *v;
+    wefti_math_attention_shape shape;
+    int32_t merge;
+} wefti_math_attention_forward;
+
+/*
+ * wefti_math_attention_merge_<type> - o and lse become those over the keys of
+ * both results, which must be different keys; other_o is laid out as o. As
+ * kernels with merge = true do, for a result that comes from elsewhere.
+ */
+typedef struct wefti_math_attention_merge {
+    void *o;
+    void *lse; /* wide */
+    const void *other_o;
+    const void *other_lse; /* wide */
+    size_t tokens, heads, head_size, o_stride;
+} wefti_math_attention_merge;
 
 #ifdef __cplusplus
 }

@@ -28,7 +28,9 @@
     ALL(X, cross_entropy)                                                      \
     MIXED(X, adamw)                                                            \
     ALL(X, sumsq)                                                              \
-    X(clip, f64)
+    X(clip, f64)                                                               \
+    MIXED(X, attention_forward)                                                \
+    ALL(X, attention_merge)
 
 #define DECLARE(op, name)                                                      \
     void wefti_math_##op##_##name(const wefti_math_##op args);

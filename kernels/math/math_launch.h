@@ -294,6 +294,37 @@ typedef struct wefti_math_attention_merge {
     size_t tokens, heads, head_size, o_stride;
 } wefti_math_attention_merge;
 
+/* wefti_math_attention_delta_<type>, and _bf16_f32: o in f32. tokens: of all
+ * sequences. */
+typedef struct wefti_math_attention_delta {
+    void *delta; /* wide */
+    const void *o;
+    const void *dout;
+    size_t tokens, heads, head_size, o_stride;
+} wefti_math_attention_delta;
+
+/*
+ * wefti_math_attention_dq_<type>, wefti_math_attention_dkdv_<type>, and
+ * _bf16_f32: gradients in f32, to be added to by many blocks. The two together
+ * are the host's backward, in any order; each reads of dq, dk and dv what it
+ * writes.
+ *
+ * accumulate  true: added to what is there; false: written.
+ */
+typedef struct wefti_math_attention_backward {
+    void *dq;
+    void *dk;
+    void *dv;
+    const void *dout;
+    const void *q;
+    const void *k;
+    const void *v;
+    const void *lse;   /* wide */
+    const void *delta; /* wide */
+    wefti_math_attention_shape shape;
+    int32_t accumulate;
+} wefti_math_attention_backward;
+
 #ifdef __cplusplus
 }
 #endif

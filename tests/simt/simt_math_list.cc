@@ -30,7 +30,14 @@
     ALL(X, sumsq)                                                              \
     X(clip, f64)                                                               \
     MIXED(X, attention_forward)                                                \
-    ALL(X, attention_merge)
+    ALL(X, attention_merge)                                                    \
+    MIXED(X, attention_delta)                                                  \
+    MIXED(X, attention_dq)                                                     \
+    MIXED(X, attention_dkdv)
+
+/* The structure of an op's arguments: its own, or that of two. */
+typedef wefti_math_attention_backward wefti_math_attention_dq;
+typedef wefti_math_attention_backward wefti_math_attention_dkdv;
 
 #define DECLARE(op, name)                                                      \
     void wefti_math_##op##_##name(const wefti_math_##op args);

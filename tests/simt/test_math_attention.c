@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Goal     The CUDA kernels of attention give what the host's give, in one
- * block of keys or merged from two. Method   Shapes around a tile's 32 tokens
- * and a warp's 32 elements, groups of heads that share keys, several sequences,
- * causal offsets that leave queries without a key, none of either side; rows
- * with gaps, which stay as they are. A second launch, of another shape, gives
- * the same bits.
+ * Goal     The CUDA kernels of attention give what the host's give: o and lse,
+ *          in one block of keys or merged from two, and all gradients.
+ * Method   Shapes around a tile's 32 tokens and a warp's 32 elements, groups of
+ *          heads that share keys, several sequences, causal offsets that leave
+ *          queries without a key, none of either side; rows with gaps, which
+ *          stay as they are. A second launch, of another shape, gives the same
+ *          bits.
  *
- * Tolerances are the host header's, which both sides have; a bf16 o is
- * rounded once more.
+ * Tolerances are the host header's, which both sides have; a bf16 o or gradient
+ * is rounded once more. The host's backward gets the kernel's o and lse, so
+ * that their rounding is not counted twice.
  */
 #include "tests/simt/math_run.h"
 
@@ -105,6 +107,34 @@ static void run_forward(const problem *p, const math_array *o,
     launch("forward", p, &args, random);
 }
 
+static void run_backward(const problem *p, bool accumulate,
+                         check_random *random)
+{
+    wefti_math_attention_delta delta = {.delta = p->delta.at,
+                                        .o = p->o.at,
+                                        .dout = p->dout.at,
+                                        .tokens = p->shape.sequences *
+                                                  p->shape.q_tokens,
+                                        .heads = p->shape.heads,
+                                        .head_size = p->shape.head_size,
+                                        .o_stride = p->shape.o_stride};
+    wefti_math_attention_backward args = {.dq = p->dq.at,
+                                          .dk = p->dk.at,
+                                          .dv = p->dv.at,
+                                          .dout = p->dout.at,
+                                          .q = p->q.at,
+                                          .k = p->k.at,
+                                          .v = p->v.at,
+                                          .lse = p->lse.at,
+                                          .delta = p->delta.at,
+                                          .shape = p->shape,
+                                          .accumulate = accumulate};
+
+    launch("delta", p, &delta, random);
+    launch("dq", p, &args, random);
+    launch("dkdv", p, &args, random);
+}
+
 /* The host's arrays, and its shape of one sequence. */
 typedef struct host {
     wefti_attention shape;
@@ -161,6 +191,30 @@ static void host_forward(const problem *p, host *h)
     }
 }
 
+static void host_backward(const problem *p, host *h)
+{
+    const wefti_math *math = wefti_math_get();
+
+    for (size_t s = 0; s < p->shape.sequences; s++) {
+        size_t token = s * p->shape.q_tokens;
+        size_t o = token * p->shape.o_stride, q = token * p->shape.q_stride;
+        size_t kv = s * p->shape.kv_tokens * p->shape.kv_stride;
+        size_t row = token * p->shape.heads;
+
+        math->attention_delta(h->delta + row, h->o + o, h->dout + o, &h->shape);
+        math->attention_backward(h->dq + q, h->dk + kv, h->dv + kv, h->dout + o,
+                                 h->q + q, h->k + kv, h->v + kv, h->lse + row,
+                                 h->delta + row, &h->shape, h->scratch);
+    }
+}
+
+/* Zeros where gradients are written and not added to; gaps stay. */
+static void zero_heads(real *at, size_t tokens, size_t stride, size_t width)
+{
+    for (size_t t = 0; t < tokens; t++)
+        memset(at + t * stride, 0, width * sizeof(real));
+}
+
 static void check_lse(const math_array *got, const real *want)
 {
     for (size_t i = 0; i < got->elems; i++) {
@@ -174,16 +228,33 @@ static void check_lse(const math_array *got, const real *want)
 }
 
 static void check_shape(check_random *random, math_kind kind, math_kind out,
-                        const wefti_math_attention_shape *shape)
+                        const wefti_math_attention_shape *shape,
+                        bool accumulate)
 {
     problem p = problem_init(random, kind, out, *shape);
+    const wefti_math_attention_shape *s = &p.shape;
     host h = host_init(&p);
     double near = TOLERANCE(8e-5, 2e-12);
+    size_t q_tokens = s->sequences * s->q_tokens;
+    size_t kv_tokens = s->sequences * s->kv_tokens;
 
     host_forward(&p, &h);
     run_forward(&p, &p.o, &p.lse, false, random);
     math_all_near(&p.o, h.o, near / 2, near / 2, "o");
     check_lse(&p.lse, h.lse);
+    host_fini(&h);
+    h = host_init(&p);
+    if (!accumulate) {
+        zero_heads(h.dq, q_tokens, s->q_stride, s->heads * s->head_size);
+        zero_heads(h.dk, kv_tokens, s->kv_stride, s->kv_heads * s->head_size);
+        zero_heads(h.dv, kv_tokens, s->kv_stride, s->kv_heads * s->head_size);
+    }
+    host_backward(&p, &h);
+    run_backward(&p, accumulate, random);
+    math_all_near(&p.delta, h.delta, near, near, "delta");
+    math_all_near(&p.dq, h.dq, near, near, "dq");
+    math_all_near(&p.dk, h.dk, near, near, "dk");
+    math_all_near(&p.dv, h.dv, near, near, "dv");
     host_fini(&h);
     problem_fini(&p);
 }
@@ -197,7 +268,8 @@ static void test_attention_any_shape_near_the_hosts(void **state)
     for (size_t i = 0; i < COUNT_OF(shapes); i++) {
         bool mixed = kind == MATH_BF16 && i % 2;
 
-        check_shape(&random, kind, mixed ? MATH_F32 : kind, &shapes[i]);
+        check_shape(&random, kind, mixed ? MATH_F32 : kind, &shapes[i],
+                    i % 3 == 0);
     }
 }
 
@@ -213,12 +285,23 @@ static void test_attention_any_launch_gives_the_same_bits(void **state)
 
         b.o = math_copy(&a.o);
         b.lse = math_copy(&a.lse);
+        b.dq = math_copy(&a.dq);
+        b.dk = math_copy(&a.dk);
+        b.dv = math_copy(&a.dv);
         run_forward(&a, &a.o, &a.lse, false, &random);
         run_forward(&b, &b.o, &b.lse, false, &random);
+        run_backward(&a, true, &random);
+        run_backward(&b, true, &random);
         math_same_bits(&a.o, &b.o);
         math_same_bits(&a.lse, &b.lse);
+        math_same_bits(&a.dq, &b.dq);
+        math_same_bits(&a.dk, &b.dk);
+        math_same_bits(&a.dv, &b.dv);
         math_free(&b.o);
         math_free(&b.lse);
+        math_free(&b.dq);
+        math_free(&b.dk);
+        math_free(&b.dv);
         problem_fini(&a);
     }
 }

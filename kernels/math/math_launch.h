@@ -38,6 +38,8 @@ enum {
     WEFTI_MATH_THREADS = 256,     /* of a block, at most */
     WEFTI_MATH_DWEIGHT_ROWS = 64, /* rows that one partial sum is of */
     WEFTI_MATH_HEAD_MOST = 256,   /* elements of a head */
+    WEFTI_MATH_GEMM_TILE = 64,
+    WEFTI_MATH_GEMM_DEPTH = 16
 };
 
 /*
@@ -324,6 +326,28 @@ typedef struct wefti_math_attention_backward {
     wefti_math_attention_shape shape;
     int32_t accumulate;
 } wefti_math_attention_backward;
+
+/*
+ * wefti_math_gemm_<type> - gemm.h, and _bf16_f32: C in f32, as sums over many
+ * products want it. An element's bits depend on its row and column only.
+ *
+ * Launch shape: WEFTI_MATH_THREADS threads, this much dynamic shared memory.
+ */
+typedef struct wefti_math_gemm {
+    void *c;
+    const void *a;
+    const void *b;
+    size_t m, n, k;
+    size_t lda, ldb, ldc;
+    double alpha, beta;
+    int32_t transpose_a, transpose_b;
+} wefti_math_gemm;
+
+static inline size_t wefti_math_gemm_shared_bytes(size_t wide_bytes)
+{
+    return 2 * (size_t)WEFTI_MATH_GEMM_DEPTH * (WEFTI_MATH_GEMM_TILE + 1) *
+           wide_bytes;
+}
 
 #ifdef __cplusplus
 }

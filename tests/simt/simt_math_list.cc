@@ -33,7 +33,8 @@
     ALL(X, attention_merge)                                                    \
     MIXED(X, attention_delta)                                                  \
     MIXED(X, attention_dq)                                                     \
-    MIXED(X, attention_dkdv)
+    MIXED(X, attention_dkdv)                                                   \
+    MIXED(X, gemm)
 
 /* The structure of an op's arguments: its own, or that of two. */
 typedef wefti_math_attention_backward wefti_math_attention_dq;

@@ -15,6 +15,20 @@ set(weft_kernel_headers ${wire}/device_float.cuh ${wire}/element.cuh
 set(WEFT_NVCC_FLAGS -std=c++17 -O3 -fmad=false -Werror all-warnings
     -I${CMAKE_BINARY_DIR}/roots/kernels/wire)
 
+# Those of kernels/math, which may contract, and use the wire kernels' floats.
+set(math ${CMAKE_SOURCE_DIR}/kernels/math)
+set(weft_math_kernel_sources
+    ${math}/adamw.cu ${math}/attention_backward.cu ${math}/attention_forward.cu
+    ${math}/cross_entropy.cu ${math}/elementwise.cu ${math}/embedding.cu
+    ${math}/gemm.cu ${math}/rmsnorm.cu ${math}/rope.cu ${math}/sumsq.cu
+    ${math}/swiglu.cu)
+set(weft_math_kernel_headers
+    ${math}/attention_rows.cuh ${math}/math_launch.h ${math}/math_real.cuh
+    ${wire}/device_float.cuh ${wire}/dynamic_shared.cuh)
+weft_include_root(kernels/math_cuda math_cuda_root kernels/math kernels/wire)
+set(WEFT_MATH_NVCC_FLAGS -std=c++17 -O3 -Werror all-warnings
+    -I${math_cuda_root})
+
 set(weft_ptx_archs 80)
 if(WEFT_TEST_LONG)
     list(APPEND weft_ptx_archs 90)
@@ -59,6 +73,24 @@ else()
         COMMENT "kernels for sm_80, sm_90, sm_100")
     list(APPEND outputs ${kernels_dir}/weft_kernels.fatbin)
     add_custom_target(weft_kernels ALL DEPENDS ${outputs})
+
+    set(all_sources "")
+    foreach(source ${weft_math_kernel_sources})
+        string(APPEND all_sources "#include \"${source}\"\n")
+    endforeach()
+    file(CONFIGURE OUTPUT ${kernels_dir}/weft_math_kernels.cu
+        CONTENT "${all_sources}" @ONLY)
+    add_custom_command(OUTPUT ${kernels_dir}/weft_math_kernels.fatbin
+        COMMAND ${WEFT_NVCC} ${WEFT_MATH_NVCC_FLAGS}
+            -gencode arch=compute_80,code=[sm_80,compute_80]
+            -gencode arch=compute_90,code=[sm_90,sm_100] --threads 0 -fatbin
+            -o ${kernels_dir}/weft_math_kernels.fatbin
+            ${kernels_dir}/weft_math_kernels.cu
+        DEPENDS ${weft_math_kernel_sources} ${weft_math_kernel_headers}
+            ${kernels_dir}/weft_math_kernels.cu VERBATIM
+        COMMENT "math kernels for sm_80, sm_90, sm_100")
+    add_custom_target(weft_math_kernels ALL
+        DEPENDS ${kernels_dir}/weft_math_kernels.fatbin)
 
     # weft_kernels.so: the fatbin and nothing else, opened by libweft when a GPU
     # is to run a kernel.

@@ -145,6 +145,12 @@ Value simt_shuffle(simt_place place, simt_shuffle_kind kind, unsigned mask,
 #define __shfl_xor_sync(...)                                                   \
     simt_shuffle(SIMT_PLACE("__shfl_xor_sync"), SIMT_XOR, __VA_ARGS__)
 
+/* The place of the lowest bit that is set, counted from 1; 0: none is. */
+static inline int __ffs(int bits)
+{
+    return __builtin_ffs(bits);
+}
+
 /* Atomics: relaxed, as CUDA's; each returns what was there. */
 template <class Value, class Change> Value simt_atomic(Value *at, Change change)
 {

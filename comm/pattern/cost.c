@@ -8,6 +8,18 @@
 
 #include <stdint.h>
 
+/* Ranks of a group of the outermost level inside hosts. */
+static double inner_of(const wefti_problem *problem, const wefti_sizes *sizes)
+{
+    const wefti_nest *nest = problem->nest;
+    for (int level = nest ? nest->level_count - 1 : -1; level >= 0; level--) {
+        if (nest->levels[level].group_count > sizes->hosts) {
+            return sizes->ranks / nest->levels[level].group_count;
+        }
+    }
+    return sizes->locals;
+}
+
 wefti_sizes wefti_sizes_of(const wefti_problem *problem, size_t elem_bytes)
 {
     const wefti_grouping *grouping = problem->grouping;
@@ -19,6 +31,7 @@ wefti_sizes wefti_sizes_of(const wefti_problem *problem, size_t elem_bytes)
         sizes.hosts = grouping->host_count;
     }
     sizes.locals = sizes.ranks / sizes.hosts;
+    sizes.inner = inner_of(problem, &sizes);
     sizes.bytes =
         (double)problem->count * (double)elem_bytes * (parts ? sizes.ranks : 1);
     sizes.chunk_bytes = (double)problem->chunk_elems * (double)elem_bytes;
@@ -69,9 +82,26 @@ void wefti_cost_from_each(wefti_cost *cost, const wefti_sizes *sizes,
     wefti_cost_to_each(cost, sizes, times);
 }
 
+void wefti_cost_reads(wefti_cost *cost, const wefti_sizes *sizes, double bytes)
+{
+    if (sizes->inner < sizes->locals) {
+        cost->border_bytes += sizes->inner * bytes *
+                              (sizes->locals - sizes->inner) /
+                              (sizes->locals - 1);
+    }
+}
+
+void wefti_cost_reads_one(wefti_cost *cost, const wefti_sizes *sizes,
+                          double bytes)
+{
+    if (sizes->inner < sizes->locals) {
+        cost->border_bytes += sizes->inner * bytes;
+    }
+}
+
 /*
- * Work on the link and on the processor go on side by side once there are
- * chunks enough; the first chunk goes through both.
+ * Work on the link, on the border and on the processor go on side by side once
+ * there are chunks enough; the first chunk goes through all.
  */
 double wefti_cost_ns(const wefti_cost *cost, const wefti_rates *rates,
                      double chunks)
@@ -83,7 +113,10 @@ double wefti_cost_ns(const wefti_cost *cost, const wefti_rates *rates,
                   cost->copied_bytes * rates->copy_byte_ns +
                   cost->reduced_bytes * rates->reduce_byte_ns;
     double link = cost->link_bytes * rates->network_byte_ns;
+    double border = cost->border_bytes * rates->border_byte_ns;
     double longer = work > link ? work : link;
     double shorter = work > link ? link : work;
-    return latency + longer + shorter / chunks;
+    double longest = longer > border ? longer : border;
+    double rest = shorter + (longer > border ? border : longer);
+    return latency + longest + rest / chunks;
 }

@@ -267,9 +267,9 @@ class WeftPerf(unittest.TestCase):
                             (["all_reduce", "-J", "/nowhere/x"], "/nowhere"),
                             (["all_reduce", "--algo", "magic"],
                              "--algo magic: allowed for all_reduce is "
-                             "oneshot|hierarchical|direct|tree|exchange"),
+                             "oneshot|hierarchical|direct|tree|exchange|nested"),
                             (["all_gather", "--algo", "direct/tree"],
-                             "is oneshot|hierarchical|direct, or several"),
+                             "is oneshot|hierarchical|direct|nested, or several"),
                             (["all_reduce", "--algo", "hierarchical"],
                              "WEFT_ALGO=all_reduce:hierarchical: all_reduce "
                              "of 2 f32 among 2 ranks of one level cannot"),

@@ -271,6 +271,7 @@ static wefti_scope scope_of(const routing *r)
                          .apart = top == 0 && is_network(r, top)};
     if (r->job) {
         scope.grouping = wefti_comm_grouping(r->job->comm);
+        scope.nest = wefti_comm_nest(r->job->comm);
         scope.apart = wefti_comm_is_apart(r->job->comm);
         scope.rates = wefti_known_rates_get(wefti_comm_rates(r->job->comm));
         scope.ranks_per_core = wefti_comm_ranks_per_core(r->job->comm);

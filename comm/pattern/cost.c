@@ -8,6 +8,9 @@
 
 #include <stdint.h>
 
+/* That the processors of a node share, taken for this much. */
+enum { CACHE_BYTES = 8 << 20 };
+
 /* Ranks of a group of the outermost level inside hosts. */
 static double inner_of(const wefti_problem *problem, const wefti_sizes *sizes)
 {
@@ -82,20 +85,35 @@ void wefti_cost_from_each(wefti_cost *cost, const wefti_sizes *sizes,
     wefti_cost_to_each(cost, sizes, times);
 }
 
+/* Of so many bytes that a rank reads, those of other nodes. */
+static double from_outside(const wefti_sizes *sizes, double bytes)
+{
+    double others = sizes->locals - sizes->inner;
+    return others > 0 ? bytes * others / (sizes->locals - 1) : 0;
+}
+
+/* How often what all of a node read crosses into it. */
+static double times_read(const wefti_sizes *sizes, double bytes)
+{
+    return bytes > CACHE_BYTES ? sizes->inner : 1;
+}
+
 void wefti_cost_reads(wefti_cost *cost, const wefti_sizes *sizes, double bytes)
 {
-    if (sizes->inner < sizes->locals) {
-        cost->border_bytes += sizes->inner * bytes *
-                              (sizes->locals - sizes->inner) /
-                              (sizes->locals - 1);
-    }
+    cost->border_bytes += sizes->inner * from_outside(sizes, bytes);
+}
+
+void wefti_cost_reads_alike(wefti_cost *cost, const wefti_sizes *sizes,
+                            double bytes)
+{
+    cost->border_bytes += times_read(sizes, bytes) * from_outside(sizes, bytes);
 }
 
 void wefti_cost_reads_one(wefti_cost *cost, const wefti_sizes *sizes,
                           double bytes)
 {
     if (sizes->inner < sizes->locals) {
-        cost->border_bytes += sizes->inner * bytes;
+        cost->border_bytes += times_read(sizes, bytes) * bytes;
     }
 }
 

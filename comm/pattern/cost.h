@@ -69,9 +69,14 @@ void wefti_cost_to_all(wefti_cost *cost, const wefti_sizes *sizes,
 void wefti_cost_from_each(wefti_cost *cost, const wefti_sizes *sizes,
                           double times);
 
-/* Each rank reads so many bytes of its host's other ranks, as many of each. */
+/*
+ * Each rank reads so many bytes of its host's other ranks, as many of each: all
+ * others than the rest of its node; the same as these, which cross once where a
+ * node's cache keeps them; or the same, of one rank.
+ */
 void wefti_cost_reads(wefti_cost *cost, const wefti_sizes *sizes, double bytes);
-/* Or all of one rank. */
+void wefti_cost_reads_alike(wefti_cost *cost, const wefti_sizes *sizes,
+                            double bytes);
 void wefti_cost_reads_one(wefti_cost *cost, const wefti_sizes *sizes,
                           double bytes);
 

@@ -369,7 +369,7 @@ static void cost_gather(const wefti_sizes *sizes, wefti_cost *out)
     wefti_cost_hops(out, sizes, 1);
     wefti_cost_to_all(out, sizes, rounds);
     wefti_cost_from_each(out, sizes, rounds);
-    wefti_cost_reads(out, sizes, part * (sizes->locals - 1));
+    wefti_cost_reads_alike(out, sizes, part * (sizes->locals - 1));
     out->copied_bytes += sizes->bytes;
     out->link_bytes += sizes->locals * (sizes->ranks - sizes->locals) * part;
 }

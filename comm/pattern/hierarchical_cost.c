@@ -75,7 +75,7 @@ static void cost_results(const wefti_sizes *sizes, const shares *own,
     if (own->owners == 1) {
         wefti_cost_reads_one(out, sizes, sizes->bytes);
     } else {
-        wefti_cost_reads(out, sizes, sizes->bytes - agent);
+        wefti_cost_reads_alike(out, sizes, sizes->bytes - agent);
     }
     if (own->twin) {
         out->local_messages += shared ? own->rounds * own->handled : 0;
@@ -121,7 +121,8 @@ void wefti_nested_cost(const wefti_problem *problem, const wefti_sizes *sizes,
             ? sizes->bytes
             : sizes->bytes * (sizes->locals - sizes->inner) / sizes->locals;
     const double taken = outside / sizes->inner; /* by each of the node */
-    if (problem->grouping && !problem->flat) {
+    bool hosts = problem->grouping && !problem->flat;
+    if (hosts) {
         wefti_hierarchical_cost(problem, sizes, cost_out);
     } else {
         wefti_pattern_direct.cost(problem, sizes, cost_out);
@@ -129,8 +130,10 @@ void wefti_nested_cost(const wefti_problem *problem, const wefti_sizes *sizes,
     cost_out->local_hops += 1;
     cost_out->local_messages += 2 * wefti_sizes_chunks(sizes, taken);
     cost_out->copied_bytes += taken;
-    if (sizes->inner < sizes->locals) { /* inputs to sums are half of it */
-        cost_out->border_bytes =
-            (shape->reduces ? cost_out->border_bytes / 2 : 0) + outside;
+    cost_out->border_bytes = sizes->inner < sizes->locals ? outside : 0;
+    if (shape->reduces) { /* inputs go as ever */
+        wefti_cost_reads(cost_out, sizes,
+                         sizes->bytes / (hosts ? sizes->locals : sizes->ranks) *
+                             (sizes->locals - 1));
     }
 }

@@ -84,9 +84,10 @@ static void add_label(crypto_generichash_state *state, int rank)
 }
 
 /* Each level's key says of those around it what they say of the rank. */
-static void find_inner(crypto_generichash_state state, int rank,
+static void find_inner(const crypto_generichash_state *domain, int rank,
                        wefti_place *place_out)
 {
+    crypto_generichash_state state = *domain;
     for (int level = WEFTI_PLACE_LEVELS - 1; level >= 0; level--) {
         char label[WEFTI_INNER_LABEL_BYTES];
         wefti_inner_level_label(rank, level, label);
@@ -112,7 +113,7 @@ weft_status wefti_place_find(int rank, wefti_place *place_out)
         status = add_namespace(&state, "pid");
     }
     add_label(&state, rank);
-    find_inner(state, rank, place_out);
+    find_inner(&state, rank, place_out);
     crypto_generichash_final(&state, place_out->domain,
                              sizeof(place_out->domain));
     return status;

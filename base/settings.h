@@ -38,6 +38,10 @@
       "memory where ranks note their last operation (set by weft-run)")        \
     X(DOMAIN, TEXT, "", 0, 0,                                                  \
       "parts ranks that could share memory: a word, or one per rank: a,a,b")   \
+    X(LEVELS, TEXT, "numa", 0, 0,                                              \
+      "levels inside a host, the innermost first, with / between: numa, "      \
+      "ranks "                                                                 \
+      "in a row that are together (4), or a word per rank (a,a,b); off: none") \
     X(NET_INTERFACE, TEXT, "", 0, 0,                                           \
       "interfaces that carry messages between hosts, such as eth0,eth1")       \
     X(NET_RAILS, INT, "4", 1, 4,                                               \

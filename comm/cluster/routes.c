@@ -14,6 +14,7 @@
 #include "base/settings.h"
 #include "comm/cluster/rails_text.h"
 #include "comm/cluster/rates_text.h"
+#include "comm/cluster/route_groups.h"
 #include "comm/make/explain.h"
 #include "comm/nccl/nccl_api.h"
 #include "comm/pattern/shape.h"
@@ -46,6 +47,7 @@ typedef struct routing {
     wefti_tuning tuning;
     wefti_levels *levels;
     wefti_grouping *grouping; /* of what does not run */
+    wefti_nest *nest;         /* likewise */
     int nranks;
     int rails; /* of the network, where it is crossed */
 } routing;
@@ -100,10 +102,7 @@ static int compare_ints(const void *a, const void *b)
 static weft_status find_levels(const wefti_paths *paths, routing *r)
 {
     int *hosts = calloc((size_t)r->nranks, sizeof(*hosts));
-    int *firsts = calloc((size_t)r->nranks, sizeof(*firsts));
-    if (!hosts || !firsts) {
-        free(hosts);
-        free(firsts);
+    if (!hosts) {
         return wefti_error(WEFT_ERR_NO_MEMORY, "%d ranks", r->nranks);
     }
     weft_status status = WEFT_OK;
@@ -116,16 +115,13 @@ static weft_status find_levels(const wefti_paths *paths, routing *r)
     if (status == WEFT_OK) {
         status = wefti_levels_create_of(paths, hosts, r->nranks, &r->levels);
     }
-    for (int rank = 1; rank < r->nranks; rank++) { /* hosts are in order */
-        firsts[rank] = hosts[rank] == hosts[rank - 1] ? firsts[rank - 1] : rank;
-    }
-    if (status == WEFT_OK &&
-        !wefti_grouping_create(firsts, r->nranks, &r->grouping)) {
-        wefti_levels_destroy(r->levels);
-        status = wefti_error(WEFT_ERR_NO_MEMORY, "%d ranks", r->nranks);
-    }
     free(hosts);
-    free(firsts);
+    if (status == WEFT_OK) {
+        status = wefti_route_groups_create(r->levels, &r->grouping, &r->nest);
+        if (status != WEFT_OK) {
+            wefti_levels_destroy(r->levels);
+        }
+    }
     return status;
 }
 
@@ -268,9 +264,11 @@ static wefti_scope scope_of(const routing *r)
     wefti_scope scope = {.tuning = &r->tuning,
                          .nranks = r->nranks,
                          .grouping = r->grouping,
+                         .nest = r->nest,
                          .apart = top == 0 && is_network(r, top)};
     if (r->job) {
         scope.grouping = wefti_comm_grouping(r->job->comm);
+        scope.nest = wefti_comm_nest(r->job->comm);
         scope.apart = wefti_comm_is_apart(r->job->comm);
         scope.rates = wefti_known_rates_get(wefti_comm_rates(r->job->comm));
         scope.ranks_per_core = wefti_comm_ranks_per_core(r->job->comm);
@@ -594,5 +592,6 @@ weft_status wefti_routes_show(const wefti_report *report, const char *ranks,
     }
     wefti_levels_destroy(r.levels);
     free(r.grouping);
+    free(r.nest);
     return WEFT_OK;
 }

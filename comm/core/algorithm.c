@@ -42,9 +42,11 @@ wefti_algorithms wefti_algorithms_supporting(const wefti_problem *problem)
 wefti_algorithms wefti_algorithms_of(weft_collective collective)
 {
     static const wefti_grouping some; /* only that there is one counts */
+    static const wefti_nest nest;
     const wefti_problem problem = {.collective = collective,
                                    .nranks = 3,
                                    .grouping = &some,
+                                   .nest = &nest,
                                    .count = 1,
                                    .chunk_elems = 1};
     return wefti_algorithms_supporting(&problem);

@@ -338,6 +338,7 @@ struct weft_comm {
     uint64_t memory_offset;
     int local_count; /* members of this rank's domain, itself included */
     wefti_grouping *grouping; /* NULL: one level */
+    wefti_nest *nest;         /* NULL: none inside that */
     wefti_fabric fabric;
     wefti_reading reading;
     wefti_doorbell **bells; /* [nranks] */
@@ -434,6 +435,7 @@ static inline wefti_scope wefti_comm_scope(const weft_comm *comm,
     return (wefti_scope){.tuning = tuning,
                          .nranks = comm->nranks,
                          .grouping = comm->grouping,
+                         .nest = comm->nest,
                          .apart = comm->local_count == 1,
                          .rates = wefti_known_rates_get(&comm->rates),
                          .ranks_per_core = comm->ranks_per_core};
@@ -444,6 +446,15 @@ static inline wefti_scope wefti_comm_scope(const weft_comm *comm,
 static inline bool wefti_class_is_urgent(weft_class class_id)
 {
     return class_id >= WEFT_CLASS_TP && class_id < WEFT_CLASS_DP;
+}
+
+/* What the choice says of its steps. */
+static inline void wefti_op_take_choice(const weft_comm *comm, wefti_op *op)
+{
+    op->problem.chunk_elems = op->choice.chunk_elems;
+    op->problem.relay_elems = op->choice.relay_elems;
+    op->problem.nest =
+        op->choice.pattern == &wefti_pattern_nested ? comm->nest : NULL;
 }
 
 /* Whether its poster may still be waiting for it. */

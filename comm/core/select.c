@@ -102,6 +102,7 @@ static wefti_problem problem_of(const wefti_scope *scope, const weft_op *op)
                            .count = op->count,
                            .chunk_elems = 1,
                            .grouping = scope->grouping,
+                           .nest = scope->nest,
                            .apart = scope->apart,
                            .flat = wefti_select_is_flat(scope->tuning, op),
                            .deferred = op->deferred_counts != NULL,
@@ -177,8 +178,11 @@ static bool is_allowed(wefti_algorithms allowed, int bit)
 static size_t chunk_elems_of(const wefti_scope *scope, const weft_op *op,
                              const wefti_pattern *pattern)
 {
-    /* With counts, two_hop stages what goes straight as if there were none. */
+    /* With counts, two_hop stages what goes straight as if there were none, and
+     * so does nested the inputs of sums that know no levels. */
     bool levels = pattern == &wefti_pattern_hierarchical ||
+                  (pattern == &wefti_pattern_nested &&
+                   !wefti_select_is_flat(scope->tuning, op)) ||
                   (pattern == &wefti_pattern_two_hop &&
                    op->collective == WEFT_COLLECTIVE_ALLTOALL);
     return chunk_elems(chunk_bytes(scope->tuning, scope->nranks,
@@ -194,6 +198,9 @@ static double cost_ns(const wefti_scope *scope, const weft_op *op,
     wefti_problem problem = problem_of(scope, op);
     problem.chunk_elems = chunk_elems_of(scope, op, pattern);
     wefti_sizes sizes = wefti_sizes_of(&problem, weft_dtype_bytes(op->dtype));
+    if (pattern != &wefti_pattern_nested) {
+        problem.nest = NULL;
+    }
     pattern->cost(&problem, &sizes, &cost);
     cost.local_messages *= share;
     cost.network_messages *= share;
@@ -435,6 +442,14 @@ static const char *why_pattern(const wefti_scope *scope, const weft_op *op,
                      "in chunks"
                    : "a byte reaches each other host once, by all its ranks, "
                      "in chunks";
+    }
+    if (pattern == &wefti_pattern_nested) {
+        return scope->grouping
+                   ? "a byte reaches each other host once, and there each "
+                     "level "
+                     "inside, whose ranks pass it on to each other"
+                   : "a byte enters each level inside the host once: the way "
+                     "there is narrower than that to the next rank";
     }
     if (scope->grouping && scope->tuning->sum_flat && reduces &&
         wefti_select_is_flat(scope->tuning, op)) {

@@ -58,6 +58,7 @@ static inline bool wefti_choice_has_steps(const wefti_choice *choice)
  * Among whom.
  *
  * grouping   of the ranks; NULL: there is one level
+ * nest       of levels inside the hosts, with these; NULL: none
  * apart      which is the network: no two share memory
  * rates      NULL: the usual ones
  * ranks_per_core   of the host, where there is one, as all ranks know it
@@ -66,6 +67,7 @@ typedef struct wefti_scope {
     const wefti_tuning *tuning;
     int nranks;
     const wefti_grouping *grouping;
+    const wefti_nest *nest;
     bool apart;
     const wefti_rates *rates;
     int ranks_per_core;

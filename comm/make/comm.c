@@ -17,6 +17,7 @@
 #include "comm/engine/engine.h"
 #include "comm/engine/op.h"
 #include "comm/engine/ticket.h"
+#include "comm/make/inner_levels.h"
 #include "comm/make/key_count.h"
 #include "comm/make/remains.h"
 #include "comm/make/streams_end.h"
@@ -49,16 +50,21 @@ static size_t list_bytes(const wefti_tuning *tuning, int nranks,
            wefti_select_bounce_bytes(tuning, nranks, grouping);
 }
 
-static size_t list_count(const wefti_grouping *grouping)
+static size_t list_count(bool levels)
 {
-    return grouping ? WEFTI_STEP_LISTS : WEFTI_FLAT_STEP_LISTS;
+    return levels ? WEFTI_STEP_LISTS : WEFTI_FLAT_STEP_LISTS;
+}
+
+static bool has_levels(const weft_comm *comm)
+{
+    return comm->grouping || comm->nest;
 }
 
 /* No more than steps may need: with a device it is pinned. */
 static size_t arena_bytes(const wefti_tuning *tuning, int nranks,
-                          const wefti_grouping *grouping)
+                          const wefti_grouping *grouping, bool levels)
 {
-    return WEFTI_OP_SLOTS * list_count(grouping) *
+    return WEFTI_OP_SLOTS * list_count(levels) *
                list_bytes(tuning, nranks, grouping) +
            WEFTI_P2P_SLOT_BYTES; /* the last for what is put on a remote peer */
 }
@@ -68,7 +74,7 @@ size_t wefti_comm_map_bytes(const wefti_tuning *tuning, int nranks,
 {
     const wefti_layout layout = wefti_layout_plan(nranks, local_ranks);
     return wefti_layout_count_bytes(&layout) +
-           arena_bytes(tuning, nranks, grouping);
+           arena_bytes(tuning, nranks, grouping, grouping != NULL);
 }
 
 static void place_list(weft_comm *comm, wefti_step_list *list, size_t number)
@@ -101,8 +107,9 @@ static weft_status build_ops(weft_comm *comm)
                            checked_bytes + 64 + arrived_bytes + 64;
     op_slot_bytes = (op_slot_bytes + 63) / 64 * 64;
     comm->op_arrays = aligned_alloc(64, WEFTI_OP_SLOTS * op_slot_bytes);
-    comm->arena_bytes =
-        arena_bytes(&comm->tuning, comm->nranks, comm->grouping);
+    const size_t lists = list_count(has_levels(comm));
+    comm->arena_bytes = arena_bytes(&comm->tuning, comm->nranks, comm->grouping,
+                                    has_levels(comm));
     comm->arena = mmap(NULL, comm->arena_bytes, PROT_READ | PROT_WRITE,
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (comm->arena == MAP_FAILED) {
@@ -131,10 +138,9 @@ static weft_status build_ops(weft_comm *comm)
         }
         for (int t = 0; t < WEFTI_STEP_LISTS; t++) {
             op->lists[t].sources = (void *)carve(&at, source_bytes);
-            if ((size_t)t < list_count(comm->grouping)) {
+            if ((size_t)t < lists) {
                 place_list(comm, &op->lists[t],
-                           (size_t)op_slot * list_count(comm->grouping) +
-                               (size_t)t);
+                           (size_t)op_slot * lists + (size_t)t);
             }
         }
         op->checked = (void *)carve(&at, checked_bytes);
@@ -278,6 +284,7 @@ static void tear(weft_comm *comm)
     free(comm->table);
     wefti_choice_cache_destroy(comm->choices);
     free(comm->grouping);
+    free(comm->nest);
     /* Not plain stores: no rank may read them, so a compiler drops those. */
     explicit_bzero(&comm->head_word, sizeof(comm->head_word));
     explicit_bzero(&comm->tail_word, sizeof(comm->tail_word));
@@ -339,6 +346,9 @@ weft_status wefti_comm_build(const wefti_comm_parts *parts,
             find_firsts(comm, parts->members->members);
             status = find_levels(comm, parts->world_ranks);
         }
+    }
+    if (status == WEFT_OK) {
+        status = wefti_inner_levels_find(comm, parts->members);
     }
     if (status == WEFT_OK) {
         find_bells(comm, parts);

@@ -44,7 +44,8 @@ WEFT_NODISCARD weft_status wefti_comm_build(const wefti_comm_parts *parts,
 /*
  * Address space that one rank's end of a communicator maps, with local_ranks of
  * its members in the rank's domain; what it receives from ranks of others comes
- * to that as it is used.
+ * to that as it is used, and more lists of steps where hosts have levels
+ * inside.
  */
 size_t wefti_comm_map_bytes(const wefti_tuning *tuning, int nranks,
                             int local_ranks, const wefti_grouping *grouping);

@@ -57,6 +57,11 @@ const wefti_grouping *wefti_comm_grouping(const weft_comm *comm)
     return comm->grouping;
 }
 
+const wefti_nest *wefti_comm_nest(const weft_comm *comm)
+{
+    return comm->nest;
+}
+
 bool wefti_comm_is_apart(const weft_comm *comm)
 {
     return comm->local_count == 1;

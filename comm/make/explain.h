@@ -40,6 +40,9 @@ wefti_route_kind wefti_comm_route(const weft_comm *comm);
 /* Which of its ranks share memory; NULL: there is one level. */
 const wefti_grouping *wefti_comm_grouping(const weft_comm *comm);
 
+/* Those inside its hosts, with these; NULL: there are none. */
+const wefti_nest *wefti_comm_nest(const weft_comm *comm);
+
 /* Whether no other of its ranks shares memory with this one. */
 bool wefti_comm_is_apart(const weft_comm *comm);
 

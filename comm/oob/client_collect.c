@@ -43,8 +43,14 @@ static weft_status refuse_welcome(const wefti_client *self)
 static bool is_led(const wefti_member *members, int rank)
 {
     const int domain = members[rank].domain, host = members[rank].host;
-    return domain <= rank && host <= rank && members[domain].domain == domain &&
-           members[host].host == host;
+    bool led = domain <= rank && host <= rank &&
+               members[domain].domain == domain && members[host].host == host;
+    for (int level = 0; level < WEFTI_PLACE_LEVELS && led; level++) {
+        const int first = members[rank].inner[level];
+        led = first <= rank && members[first].inner[level] == first &&
+              members[first].domain == domain;
+    }
+    return led;
 }
 
 weft_status wefti_client_note_members(wefti_client *self,
@@ -62,6 +68,9 @@ weft_status wefti_client_note_members(wefti_client *self,
         member->pid = (pid_t)welcome->pids[i];
         member->domain = welcome->domains[i];
         member->host = welcome->hosts[i];
+        for (int level = 0; level < WEFTI_PLACE_LEVELS; level++) {
+            member->inner[level] = welcome->inner[i][level];
+        }
         if (!is_led(membership->members, rank)) {
             return refuse_welcome(self);
         }

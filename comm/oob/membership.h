@@ -6,6 +6,7 @@
 #ifndef COMM_OOB_MEMBERSHIP_H
 #define COMM_OOB_MEMBERSHIP_H
 
+#include "comm/oob/inner_level.h"
 #include "comm/oob/limits.h"
 #include "weft/status.h"
 
@@ -14,15 +15,17 @@
 
 /*
  * A member of the job. domain: the lowest rank that it shares memory with;
- * host: the lowest rank on its host. pid counts within one domain only. pidfd:
- * readable once the process has ended; -1 for members of this process and of
- * other domains. Owned by the membership.
+ * host: the lowest rank on its host; inner: the lowest of its group on each
+ * level inside the domain (comm/oob/inner_level.h), the innermost first. pid
+ * counts within one domain only. pidfd: readable once the process has ended; -1
+ * for members of this process and of other domains. Owned by the membership.
  */
 typedef struct wefti_member {
     pid_t pid;
     int pidfd;
     int domain;
     int host;
+    int inner[WEFTI_PLACE_LEVELS];
 } wefti_member;
 
 /*

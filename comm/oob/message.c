@@ -15,12 +15,13 @@ enum {
     PROLOGUE_BYTES = 8 + 6, /* magic, version: fixed for ever */
     FOREIGN_HELLO_MOST = 256,
     HELLO_BYTES = PROLOGUE_BYTES + WEFTI_NONCE_BYTES,
-    JOIN_BYTES = 5 * 4 + WEFTI_TUNING_BYTES + 2 * WEFTI_PLACE_KEY_BYTES +
+    JOIN_BYTES = 5 * 4 + WEFTI_TUNING_BYTES +
+                 (2 + WEFTI_PLACE_LEVELS) * WEFTI_PLACE_KEY_BYTES +
                  WEFTI_SOCKET_NAME_BYTES,
     WELCOME_REST_BYTES =
         2 * 4 + WEFTI_TUNING_BYTES + WEFTI_SOCKET_NAME_BYTES + WEFTI_BOX_BYTES,
     CLAIM_BYTES = 4 + WEFTI_TOKEN_BYTES,
-    WELCOME_RANK_BYTES = 4 + 2 + 2,
+    WELCOME_RANK_BYTES = 4 + 2 + 2 + 2 * WEFTI_PLACE_LEVELS,
     REPORT_BYTES = 1 + 4 + 2,
     INFO_REST_BYTES = 1 + 4 + 2,
     VERDICT_REST_BYTES = 1 + 2,
@@ -141,6 +142,8 @@ static void write_join(wefti_oob_writer *writer,
     wefti_oob_writer_bytes(writer, join->place.host, sizeof(join->place.host));
     wefti_oob_writer_bytes(writer, join->place.domain,
                            sizeof(join->place.domain));
+    wefti_oob_writer_bytes(writer, join->place.inner,
+                           sizeof(join->place.inner));
     wefti_oob_writer_bytes(writer, join->socket_name,
                            sizeof(join->socket_name));
 }
@@ -156,6 +159,8 @@ static bool read_join(wefti_oob_reader *reader, wefti_oob_message_join *join)
     wefti_oob_reader_bytes(reader, join->place.host, sizeof(join->place.host));
     wefti_oob_reader_bytes(reader, join->place.domain,
                            sizeof(join->place.domain));
+    wefti_oob_reader_bytes(reader, join->place.inner,
+                           sizeof(join->place.inner));
     wefti_oob_reader_bytes(reader, join->socket_name,
                            sizeof(join->socket_name));
     return join->rank < RANK_LIMIT && join->nranks >= 1 &&
@@ -174,6 +179,9 @@ static void write_welcome(wefti_oob_writer *writer,
         wefti_oob_writer_number(writer, welcome->pids[i], 4);
         wefti_oob_writer_number(writer, welcome->domains[i], 2);
         wefti_oob_writer_number(writer, welcome->hosts[i], 2);
+        for (int level = 0; level < WEFTI_PLACE_LEVELS; level++) {
+            wefti_oob_writer_number(writer, welcome->inner[i][level], 2);
+        }
     }
     wefti_oob_writer_bytes(writer, welcome->tuning, sizeof(welcome->tuning));
     wefti_oob_writer_bytes(writer, welcome->socket_name,
@@ -195,7 +203,13 @@ static bool read_welcome(wefti_oob_reader *reader,
         welcome->pids[i] = wefti_oob_reader_number(reader, 4);
         welcome->domains[i] = (uint16_t)wefti_oob_reader_number(reader, 2);
         welcome->hosts[i] = (uint16_t)wefti_oob_reader_number(reader, 2);
-        if (welcome->pids[i] < 1 || welcome->pids[i] > INT32_MAX ||
+        bool inner = true;
+        for (int level = 0; level < WEFTI_PLACE_LEVELS; level++) {
+            welcome->inner[i][level] =
+                (uint16_t)wefti_oob_reader_number(reader, 2);
+            inner &= welcome->inner[i][level] <= welcome->first + i;
+        }
+        if (!inner || welcome->pids[i] < 1 || welcome->pids[i] > INT32_MAX ||
             welcome->domains[i] > welcome->first + i ||
             welcome->hosts[i] > welcome->first + i) {
             return false;

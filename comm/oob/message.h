@@ -29,7 +29,7 @@ enum {
     WEFTI_OOB_TEXT_MOST = 400,    /* characters */
     WEFTI_OOB_REASON_MOST = 320,  /* of a member's own verdict */
     WEFTI_OOB_CLIENT_MOST = 1024, /* bytes of any frame to the server */
-    WEFTI_OOB_FRAME_MOST = 8704,  /* bytes of any frame */
+    WEFTI_OOB_FRAME_MOST = 12800, /* bytes of any frame */
     WEFTI_NONCE_BYTES = 32,
     WEFTI_TOKEN_BYTES = 32,
     WEFTI_BOX_BYTES = 24 + 16 + WEFTI_JOB_KEY_BYTES,
@@ -99,9 +99,11 @@ typedef struct wefti_oob_message_welcome {
     uint32_t nranks; /* 1 .. WEFTI_JOB_RANKS_MOST */
     uint32_t first;  /* a multiple of WEFTI_WELCOME_RANKS, below nranks */
     uint32_t pids[WEFTI_WELCOME_RANKS];
-    /* The lowest rank of the same domain, and of the same host. */
+    /* The lowest rank of the same domain, of the same host, and of the same
+     * group on each level inside the domain. */
     uint16_t domains[WEFTI_WELCOME_RANKS];
     uint16_t hosts[WEFTI_WELCOME_RANKS];
+    uint16_t inner[WEFTI_WELCOME_RANKS][WEFTI_PLACE_LEVELS];
     unsigned char tuning[WEFTI_TUNING_BYTES];
     unsigned char socket_name[WEFTI_SOCKET_NAME_BYTES]; /* the leader's */
     unsigned char box[WEFTI_BOX_BYTES]; /* the job key, encrypted */

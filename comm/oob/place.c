@@ -66,7 +66,7 @@ weft_status wefti_place_check(int nranks)
                            "one for each",
                            labels, words, nranks);
     }
-    return WEFT_OK;
+    return wefti_inner_levels_check(nranks);
 }
 
 /* WEFT_DOMAIN: one word for all ranks, or one for each, between commas. */
@@ -83,6 +83,22 @@ static void add_label(crypto_generichash_state *state, int rank)
     crypto_generichash_update(state, (const unsigned char *)label, characters);
 }
 
+/* Each level's key says of those around it what they say of the rank. */
+static void find_inner(const crypto_generichash_state *domain, int rank,
+                       wefti_place *place_out)
+{
+    crypto_generichash_state state = *domain;
+    for (int level = WEFTI_PLACE_LEVELS - 1; level >= 0; level--) {
+        char label[WEFTI_INNER_LABEL_BYTES];
+        wefti_inner_level_label(rank, level, label);
+        crypto_generichash_update(&state, (const unsigned char *)label,
+                                  strlen(label) + 1);
+        crypto_generichash_state whole = state;
+        crypto_generichash_final(&whole, place_out->inner[level],
+                                 sizeof(place_out->inner[level]));
+    }
+}
+
 weft_status wefti_place_find(int rank, wefti_place *place_out)
 {
     crypto_generichash_state state;
@@ -97,6 +113,7 @@ weft_status wefti_place_find(int rank, wefti_place *place_out)
         status = add_namespace(&state, "pid");
     }
     add_label(&state, rank);
+    find_inner(&state, rank, place_out);
     crypto_generichash_final(&state, place_out->domain,
                              sizeof(place_out->domain));
     return status;

@@ -102,12 +102,28 @@ static int first_alike(const wefti_roster *roster, int rank, bool domain)
     return rank;
 }
 
+/* The same of a group inside the rank's domain, whose leader is known. */
+static int first_inside(const wefti_roster *roster, int rank, int level)
+{
+    int first = roster->seats[rank].leader;
+    while (memcmp(roster->seats[first].place.inner[level],
+                  roster->seats[rank].place.inner[level],
+                  WEFTI_PLACE_KEY_BYTES) != 0) {
+        first++;
+    }
+    return first;
+}
+
 /* Which ranks share memory; makes room for infos if not all do. */
 static weft_status find_leaders(wefti_roster *roster)
 {
     for (int rank = 0; rank < roster->nranks; rank++) {
         roster->seats[rank].leader = first_alike(roster, rank, true);
         roster->seats[rank].host = first_alike(roster, rank, false);
+        for (int level = 0; level < WEFTI_PLACE_LEVELS; level++) {
+            roster->seats[rank].inner[level] =
+                first_inside(roster, rank, level);
+        }
         roster->parted |= roster->seats[rank].leader != 0;
     }
     for (int rank = 0; rank < roster->nranks && roster->parted; rank++) {
@@ -130,6 +146,9 @@ static void list_ranks(const wefti_roster *roster,
         welcome->pids[i] = seat->pid;
         welcome->domains[i] = (uint16_t)seat->leader;
         welcome->hosts[i] = (uint16_t)seat->host;
+        for (int level = 0; level < WEFTI_PLACE_LEVELS; level++) {
+            welcome->inner[i][level] = (uint16_t)seat->inner[level];
+        }
     }
 }
 

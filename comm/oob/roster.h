@@ -11,18 +11,19 @@
 /*
  * pid          0: the seat is free, and its connection has no connection
  * complete     has confirmed that it holds every descriptor
- * leader, host the lowest ranks of its domain and host, from the welcome on
- * info         of the current round and of the one before; used bytes of each;
- *              whether the current one has come
- * dealt        of the infos that go to it, those from ranks below have gone
- * warn_at_ns   when it is sent again which ranks it waits for; the wait doubles
+ * leader, host the lowest ranks of its domain and host, and of its group on
+ * each level inside the domain, from the welcome on info         of the current
+ * round and of the one before; used bytes of each; whether the current one has
+ * come dealt        of the infos that go to it, those from ranks below have
+ * gone warn_at_ns   when it is sent again which ranks it waits for; the wait
+ * doubles
  */
 typedef struct wefti_seat {
     wefti_oob_connection connection;
     uint32_t pid;
     bool complete;
     wefti_place place;
-    int leader, host;
+    int leader, host, inner[WEFTI_PLACE_LEVELS];
     unsigned char socket_name[WEFTI_SOCKET_NAME_BYTES];
     unsigned char *info; /* [2][WEFTI_INFO_BYTES], with several domains */
     size_t info_bytes[2];

@@ -8,6 +8,21 @@
 
 #include <stdint.h>
 
+/* That the processors of a node share, taken for this much. */
+enum { CACHE_BYTES = 8 << 20 };
+
+/* Ranks of a group of the outermost level inside hosts. */
+static double inner_of(const wefti_problem *problem, const wefti_sizes *sizes)
+{
+    const wefti_nest *nest = problem->nest;
+    for (int level = nest ? nest->level_count - 1 : -1; level >= 0; level--) {
+        if (nest->levels[level].group_count > sizes->hosts) {
+            return sizes->ranks / nest->levels[level].group_count;
+        }
+    }
+    return sizes->locals;
+}
+
 wefti_sizes wefti_sizes_of(const wefti_problem *problem, size_t elem_bytes)
 {
     const wefti_grouping *grouping = problem->grouping;
@@ -19,6 +34,7 @@ wefti_sizes wefti_sizes_of(const wefti_problem *problem, size_t elem_bytes)
         sizes.hosts = grouping->host_count;
     }
     sizes.locals = sizes.ranks / sizes.hosts;
+    sizes.inner = inner_of(problem, &sizes);
     sizes.bytes =
         (double)problem->count * (double)elem_bytes * (parts ? sizes.ranks : 1);
     sizes.chunk_bytes = (double)problem->chunk_elems * (double)elem_bytes;
@@ -69,9 +85,41 @@ void wefti_cost_from_each(wefti_cost *cost, const wefti_sizes *sizes,
     wefti_cost_to_each(cost, sizes, times);
 }
 
+/* Of so many bytes that a rank reads, those of other nodes. */
+static double from_outside(const wefti_sizes *sizes, double bytes)
+{
+    double others = sizes->locals - sizes->inner;
+    return others > 0 ? bytes * others / (sizes->locals - 1) : 0;
+}
+
+/* How often what all of a node read crosses into it. */
+static double times_read(const wefti_sizes *sizes, double bytes)
+{
+    return bytes > CACHE_BYTES ? sizes->inner : 1;
+}
+
+void wefti_cost_reads(wefti_cost *cost, const wefti_sizes *sizes, double bytes)
+{
+    cost->border_bytes += sizes->inner * from_outside(sizes, bytes);
+}
+
+void wefti_cost_reads_alike(wefti_cost *cost, const wefti_sizes *sizes,
+                            double bytes)
+{
+    cost->border_bytes += times_read(sizes, bytes) * from_outside(sizes, bytes);
+}
+
+void wefti_cost_reads_one(wefti_cost *cost, const wefti_sizes *sizes,
+                          double bytes)
+{
+    if (sizes->inner < sizes->locals) {
+        cost->border_bytes += times_read(sizes, bytes) * bytes;
+    }
+}
+
 /*
- * Work on the link and on the processor go on side by side once there are
- * chunks enough; the first chunk goes through both.
+ * Work on the link, on the border and on the processor go on side by side once
+ * there are chunks enough; the first chunk goes through all.
  */
 double wefti_cost_ns(const wefti_cost *cost, const wefti_rates *rates,
                      double chunks)
@@ -83,7 +131,10 @@ double wefti_cost_ns(const wefti_cost *cost, const wefti_rates *rates,
                   cost->copied_bytes * rates->copy_byte_ns +
                   cost->reduced_bytes * rates->reduce_byte_ns;
     double link = cost->link_bytes * rates->network_byte_ns;
+    double border = cost->border_bytes * rates->border_byte_ns;
     double longer = work > link ? work : link;
     double shorter = work > link ? link : work;
-    return latency + longer + shorter / chunks;
+    double longest = longer > border ? longer : border;
+    double rest = shorter + (longer > border ? border : longer);
+    return latency + longest + rest / chunks;
 }

@@ -7,6 +7,8 @@
  *      messages   that the busiest rank sends or reads
  *      bytes      that it copies, and that it adds up (of each source)
  *      link       bytes through the busiest host's link, the fuller way of two
+ *      border     bytes into a host's NUMA node (level of a nest inside hosts)
+ *                 from its others, which read them all at once
  *
  * Ranks are taken as spread evenly over the hosts, parts as equal, and trees as
  * over ranks in the hosts' order. All is arithmetic of doubles that every rank
@@ -24,18 +26,18 @@ struct wefti_cost {
     double local_hops, network_hops;
     double local_messages, network_messages;
     double copied_bytes, reduced_bytes;
-    double link_bytes;
+    double link_bytes, border_bytes;
 };
 
 /*
  * Nanoseconds: until a message is read, nothing in its way; of a rank, for each
  * message; for a byte. byte_ns of the network is that of a host's link, which
- * its ranks share.
+ * its ranks share, and of the border that of a node's, which its ranks share.
  */
 typedef struct wefti_rates {
     double local_latency_ns, network_latency_ns;
     double local_message_ns, network_message_ns;
-    double copy_byte_ns, reduce_byte_ns, network_byte_ns;
+    double copy_byte_ns, reduce_byte_ns, network_byte_ns, border_byte_ns;
 } wefti_rates;
 
 /* The problem as costs see it; bytes of the whole buffer of all parts, or of
@@ -43,6 +45,7 @@ typedef struct wefti_rates {
 struct wefti_sizes {
     double bytes;
     double ranks, hosts, locals; /* locals: of one host */
+    double inner; /* ranks of one node, where hosts have several; else locals */
     double chunk_bytes;
 };
 
@@ -66,6 +69,17 @@ void wefti_cost_to_all(wefti_cost *cost, const wefti_sizes *sizes,
 void wefti_cost_from_each(wefti_cost *cost, const wefti_sizes *sizes,
                           double times);
 
+/*
+ * Each rank reads so many bytes of its host's other ranks, as many of each: all
+ * others than the rest of its node; the same as these, which cross once where a
+ * node's cache keeps them; or the same, of one rank.
+ */
+void wefti_cost_reads(wefti_cost *cost, const wefti_sizes *sizes, double bytes);
+void wefti_cost_reads_alike(wefti_cost *cost, const wefti_sizes *sizes,
+                            double bytes);
+void wefti_cost_reads_one(wefti_cost *cost, const wefti_sizes *sizes,
+                          double bytes);
+
 /* What it takes; chunks: how many go through one after another. */
 double wefti_cost_ns(const wefti_cost *cost, const wefti_rates *rates,
                      double chunks);
@@ -73,5 +87,8 @@ double wefti_cost_ns(const wefti_cost *cost, const wefti_rates *rates,
 /* That of wefti_pattern_hierarchical. */
 void wefti_hierarchical_cost(const wefti_problem *problem,
                              const wefti_sizes *sizes, wefti_cost *cost_out);
+/* That of wefti_pattern_nested. */
+void wefti_nested_cost(const wefti_problem *problem, const wefti_sizes *sizes,
+                       wefti_cost *cost_out);
 
 #endif

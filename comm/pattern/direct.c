@@ -357,6 +357,7 @@ static void cost_scatter(const wefti_sizes *sizes, wefti_cost *out)
     wefti_cost_from_each(out, sizes, rounds);
     out->copied_bytes += sizes->bytes - part;
     out->reduced_bytes += sizes->bytes;
+    wefti_cost_reads(out, sizes, part * (sizes->locals - 1));
     out->link_bytes += sizes->locals * (sizes->ranks - sizes->locals) * part;
 }
 
@@ -368,6 +369,7 @@ static void cost_gather(const wefti_sizes *sizes, wefti_cost *out)
     wefti_cost_hops(out, sizes, 1);
     wefti_cost_to_all(out, sizes, rounds);
     wefti_cost_from_each(out, sizes, rounds);
+    wefti_cost_reads_alike(out, sizes, part * (sizes->locals - 1));
     out->copied_bytes += sizes->bytes;
     out->link_bytes += sizes->locals * (sizes->ranks - sizes->locals) * part;
 }
@@ -382,6 +384,7 @@ static void cost_rooted(const wefti_sizes *sizes, bool reduces, wefti_cost *out)
         out->reduced_bytes += sizes->ranks * sizes->bytes;
     } else {
         wefti_cost_to_all(out, sizes, chunks);
+        wefti_cost_reads_one(out, sizes, sizes->bytes);
         out->copied_bytes += 2 * sizes->bytes; /* its own result, too */
     }
     out->link_bytes += (sizes->ranks - sizes->locals) * sizes->bytes;

@@ -78,6 +78,7 @@ static void cost(const wefti_problem *problem, const wefti_sizes *sizes,
     wefti_cost_hops(cost_out, sizes, 1);
     wefti_cost_to_all(cost_out, sizes, chunks);
     wefti_cost_from_each(cost_out, sizes, chunks);
+    wefti_cost_reads_alike(cost_out, sizes, (sizes->locals - 1) * sizes->bytes);
     cost_out->copied_bytes += sizes->bytes;
     cost_out->reduced_bytes += sizes->ranks * sizes->bytes;
     cost_out->link_bytes += sizes->locals * remote * sizes->bytes;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * comm/pattern/hierarchical.c - two levels: ranks of a host share memory, and
- * each byte crosses the network as seldom as can be.
+ * comm/pattern/hierarchical.c - levels: ranks of a host share memory, and each
+ * byte crosses the network as seldom as can be; nested, a level inside too.
  *
  * The result is cut into blocks (blocks.h). The rank that finishes a block, or
  * whose data it is, owns it; on each host one rank, the block's agent, sends or
@@ -25,11 +25,22 @@
  * that bytes are as few and hops one less, and a round has only as many blocks
  * as the larger host ranks.
  *
+ * With nested levels (nest.h) sums are the same, made by hosts, or where these
+ * are no level by the owners from all inputs; between two hosts they have
+ * owners. Results go down through the levels: whoever is the agent of a group
+ * has the block in PASS, and SENDs it to the agents of the groups inside and to
+ * the ranks of its own innermost one; who is not has it in TAKE. For a pair of
+ * ranks that is always the same list: where the one sends to the other, the
+ * other is the agent of the largest of its groups that the first is not in,
+ * and it is PASS where that has more ranks, else TAKE.
+ *
  * No rank can starve: take the earliest round in which a message is missing.
  * All of earlier rounds have been read, and REMOTE has a slot for each message
  * of a round, so every RELAY of the round can be staged once its sources are
  * there. Of what moves inside a host take the first block in the host's order:
- * all that came before has been read, so it has a slot.
+ * all that came before has been read, so it has a slot. The same holds inside
+ * an outermost group of nested levels, which has one order, from agent to
+ * agent.
  *
  * In place is safe: a block is written on a rank after that rank's input to it
  * has been staged, as the sum holds it.
@@ -66,6 +77,34 @@ static bool supports(const wefti_problem *problem)
     }
 }
 
+static bool supports_nested(const wefti_problem *problem)
+{
+    switch (problem->collective) {
+    case WEFT_COLLECTIVE_ALLREDUCE:
+    case WEFT_COLLECTIVE_ALLGATHER:
+    case WEFT_COLLECTIVE_BROADCAST:
+        return problem->nest != NULL;
+    case WEFT_COLLECTIVE_ALLGATHERV:
+        return problem->nest != NULL && !problem->deferred;
+    default:
+        return false;
+    }
+}
+
+/* What enters the sums goes to a rank of the host, results to one of each
+ * group. */
+static wefti_block_level level_of(int list)
+{
+    return list == LIST_PASS || list == LIST_TAKE ? WEFTI_BLOCKS_SPREAD
+                                                  : WEFTI_BLOCKS_SUMS;
+}
+
+/* Whether owners take all inputs themselves, as sums have no levels. */
+static bool sums_straight(const wefti_blocks *v)
+{
+    return !wefti_problem_has_levels(v->problem);
+}
+
 /* What a list goes through, and in how many steps each. */
 static wefti_block_list list_of(const wefti_blocks *v, int list,
                                 size_t *steps_out)
@@ -76,7 +115,7 @@ static wefti_block_list list_of(const wefti_blocks *v, int list,
         *steps_out = v->shape->reduces;
         return WEFTI_BLOCKS_OTHERS;
     case LIST_REMOTE:
-        *steps_out = v->shape->reduces;
+        *steps_out = v->shape->reduces && !sums_straight(v);
         return WEFTI_BLOCKS_HANDLED;
     case LIST_OWN: /* REDUCE or COPY, SEND */
         *steps_out = 1 + (v->gathers && (shares || !v->twin));
@@ -93,7 +132,7 @@ static wefti_block_list list_of(const wefti_blocks *v, int list,
 static size_t step_count(const wefti_problem *problem, int list)
 {
     size_t steps;
-    wefti_blocks v = wefti_blocks_of(problem);
+    wefti_blocks v = wefti_blocks_of(problem, level_of(list));
     wefti_block_list which = list_of(&v, list, &steps);
     return steps ? steps * wefti_blocks_count(&v, which) : 0;
 }
@@ -145,6 +184,28 @@ static void set_relay(const wefti_blocks *v, wefti_step *step)
     step->to_channel = CHANNEL_REMOTE;
 }
 
+static void set_reduce(const wefti_blocks *v, wefti_step *step)
+{
+    step->kind = WEFTI_STEP_REDUCE;
+    if (sums_straight(v)) {
+        step->src = WEFTI_BUFFER_SEND;
+        step->peer = WEFTI_ALL_PEERS;
+        step->channel = CHANNEL_IN;
+    } else {
+        step->src_elem = 0;
+        step->peer = WEFTI_AGENT_PEERS;
+        step->channel = CHANNEL_REMOTE;
+    }
+}
+
+/* All that take an own block from here. */
+static int takers_of(const wefti_blocks *v)
+{
+    return v->problem->nest ? WEFTI_CHILD_PEERS
+           : v->twin        ? WEFTI_LOCAL_PEERS
+                            : WEFTI_SPREAD_PEERS;
+}
+
 /* Finishes an own block, or sends this rank's data: SEND comes first then. */
 static void set_own(const wefti_blocks *v, bool second, wefti_step *step)
 {
@@ -152,15 +213,12 @@ static void set_own(const wefti_blocks *v, bool second, wefti_step *step)
     if (sends) {
         set_send(step,
                  v->shape->reduces ? WEFTI_BUFFER_RECV : WEFTI_BUFFER_SEND,
-                 v->twin ? WEFTI_LOCAL_PEERS : WEFTI_SPREAD_PEERS, CHANNEL_OUT);
+                 takers_of(v), CHANNEL_OUT);
         return;
     }
     step->dst = WEFTI_BUFFER_RECV;
     if (v->shape->reduces) {
-        step->kind = WEFTI_STEP_REDUCE;
-        step->src_elem = 0;
-        step->peer = WEFTI_AGENT_PEERS;
-        step->channel = CHANNEL_REMOTE;
+        set_reduce(v, step);
     } else {
         step->kind = WEFTI_STEP_COPY;
         step->src = WEFTI_BUFFER_SEND;
@@ -168,22 +226,48 @@ static void set_own(const wefti_blocks *v, bool second, wefti_step *step)
     }
 }
 
+static int host_agent(const wefti_problem *problem, const wefti_block *at)
+{
+    const wefti_grouping *grouping = problem->grouping;
+    return wefti_grouping_agent(grouping, grouping->hosts[problem->rank],
+                                at->owner, at->round);
+}
+
+/* The rank from which this one takes a block: its owner, the agent of its host,
+ * or of a level further in. */
+static int source_of(const wefti_blocks *v, const wefti_block *at, bool handled)
+{
+    if (v->problem->nest) {
+        return wefti_nest_parent(v->problem->nest, v->problem->rank, at->owner,
+                                 at->round);
+    }
+    return handled ? at->owner : host_agent(v->problem, at);
+}
+
+static void set_take(const wefti_blocks *v, const wefti_block *at, bool handled,
+                     wefti_step *step)
+{
+    int source = source_of(v, at, handled);
+    set_recv(step, source,
+             v->twin || source == at->owner ? CHANNEL_OUT : CHANNEL_PASS);
+}
+
 static void step_at(const wefti_problem *problem, int list, size_t index,
                     wefti_step *step_out)
 {
     size_t steps;
-    wefti_blocks v = wefti_blocks_of(problem);
+    wefti_blocks v = wefti_blocks_of(problem, level_of(list));
     wefti_block_list which = list_of(&v, list, &steps);
     WEFTI_ASSERT(steps > 0 && index / steps < wefti_blocks_count(&v, which));
     wefti_block at = wefti_blocks_at(&v, which, index / steps);
-    int agent = wefti_grouping_agent(v.grouping, v.host, at.owner, at.round);
     bool second = index % steps == 1;
-    bool finished_here = v.twin || v.grouping->hosts[at.owner] == v.host;
 
     *step_out = place_block(&v, &at);
     switch (list) {
     case LIST_IN:
-        set_send(step_out, WEFTI_BUFFER_SEND, agent, CHANNEL_IN);
+        set_send(step_out, WEFTI_BUFFER_SEND,
+                 sums_straight(&v) ? at.owner : host_agent(problem, &at),
+                 CHANNEL_IN);
         break;
     case LIST_REMOTE:
         set_relay(&v, step_out);
@@ -193,14 +277,15 @@ static void step_at(const wefti_problem *problem, int list, size_t index,
         break;
     case LIST_PASS:
         if (second) {
-            set_send(step_out, WEFTI_BUFFER_RECV, WEFTI_LOCAL_PEERS,
+            set_send(step_out, WEFTI_BUFFER_RECV,
+                     problem->nest ? WEFTI_CHILD_PEERS : WEFTI_LOCAL_PEERS,
                      CHANNEL_PASS);
         } else {
-            set_recv(step_out, at.owner, CHANNEL_OUT);
+            set_take(&v, &at, true, step_out);
         }
         break;
     default:
-        set_recv(step_out, agent, finished_here ? CHANNEL_OUT : CHANNEL_PASS);
+        set_take(&v, &at, false, step_out);
         break;
     }
 }
@@ -210,7 +295,7 @@ static int slots(const wefti_problem *problem, int channel)
     static const int lists[WEFTI_CHANNELS] = {LIST_IN, LIST_REMOTE, LIST_OWN,
                                               LIST_PASS};
     size_t steps, depth = DEPTH;
-    wefti_blocks v = wefti_blocks_of(problem);
+    wefti_blocks v = wefti_blocks_of(problem, level_of(lists[channel]));
     wefti_block_list which = list_of(&v, lists[channel], &steps);
     bool sends = channel == CHANNEL_IN || channel == CHANNEL_REMOTE
                      ? steps == 1
@@ -218,7 +303,9 @@ static int slots(const wefti_problem *problem, int channel)
     if (!sends) {
         return 0;
     }
-    if (channel == CHANNEL_IN) {
+    if (channel == CHANNEL_IN && sums_straight(&v)) {
+        depth = 2 * (v.ranks - 1); /* two rounds */
+    } else if (channel == CHANNEL_IN) {
         depth = v.ranks < DEPTH_IN / 2 ? 2 * v.ranks : DEPTH_IN;
     } else if (channel == CHANNEL_REMOTE) { /* two rounds */
         depth = 2 * (v.remotes / v.ranks + (v.remotes % v.ranks != 0) + 1);
@@ -233,3 +320,10 @@ const wefti_pattern wefti_pattern_hierarchical = {.name = "hierarchical",
                                                   .slots = slots,
                                                   .cost =
                                                       wefti_hierarchical_cost};
+
+const wefti_pattern wefti_pattern_nested = {.name = "nested",
+                                            .supports = supports_nested,
+                                            .step_count = step_count,
+                                            .step_at = step_at,
+                                            .slots = slots,
+                                            .cost = wefti_nested_cost};

@@ -19,7 +19,7 @@ static shares shares_of(const wefti_problem *problem, const wefti_sizes *sizes)
     const wefti_shape *shape = wefti_shape_get(problem->collective);
     bool all = problem->collective == WEFT_COLLECTIVE_ALLREDUCE;
     shares own = {.owners = sizes->ranks,
-                  .twin = all && problem->grouping->host_count == 2};
+                  .twin = all && !problem->nest && sizes->hosts == 2};
     if (own.twin) {
         own.owners = sizes->locals;
     }
@@ -48,6 +48,7 @@ static void cost_sums(const wefti_sizes *sizes, const shares *own,
                                           own->handled * (sizes->locals - 1));
     out->copied_bytes += sizes->bytes; /* to agents, and as one of them */
     out->reduced_bytes += sizes->bytes;
+    wefti_cost_reads(out, sizes, agent * (sizes->locals - 1));
     out->network_messages += own->rounds * own->handled * remote;
     if (own->twin) {
         out->network_messages += own->rounds * own->handled;
@@ -71,6 +72,11 @@ static void cost_results(const wefti_sizes *sizes, const shares *own,
     out->local_hops += shared;
     out->local_messages += own->rounds * (own->owners - own->handled);
     out->copied_bytes += sizes->bytes - agent; /* from other agents */
+    if (own->owners == 1) {
+        wefti_cost_reads_one(out, sizes, sizes->bytes);
+    } else {
+        wefti_cost_reads_alike(out, sizes, sizes->bytes - agent);
+    }
     if (own->twin) {
         out->local_messages += shared ? own->rounds * own->handled : 0;
         out->copied_bytes += shared ? agent : 0;
@@ -98,5 +104,36 @@ void wefti_hierarchical_cost(const wefti_problem *problem,
     }
     if (!shape->reduces || problem->collective == WEFT_COLLECTIVE_ALLREDUCE) {
         cost_results(sizes, &own, cost_out);
+    }
+}
+
+/*
+ * As hierarchical between hosts, and on one as direct; but that from its host's
+ * other nodes a node takes each byte once, by one of its ranks, which puts it
+ * into its own memory for the others.
+ */
+void wefti_nested_cost(const wefti_problem *problem, const wefti_sizes *sizes,
+                       wefti_cost *cost_out)
+{
+    const wefti_shape *shape = wefti_shape_get(problem->collective);
+    const double outside =
+        shape->rooted
+            ? sizes->bytes
+            : sizes->bytes * (sizes->locals - sizes->inner) / sizes->locals;
+    const double taken = outside / sizes->inner; /* by each of the node */
+    bool hosts = problem->grouping && !problem->flat;
+    if (hosts) {
+        wefti_hierarchical_cost(problem, sizes, cost_out);
+    } else {
+        wefti_pattern_direct.cost(problem, sizes, cost_out);
+    }
+    cost_out->local_hops += 1;
+    cost_out->local_messages += 2 * wefti_sizes_chunks(sizes, taken);
+    cost_out->copied_bytes += taken;
+    cost_out->border_bytes = sizes->inner < sizes->locals ? outside : 0;
+    if (shape->reduces) { /* inputs go as ever */
+        wefti_cost_reads(cost_out, sizes,
+                         sizes->bytes / (hosts ? sizes->locals : sizes->ranks) *
+                             (sizes->locals - 1));
     }
 }

@@ -33,6 +33,7 @@ static void cost(const wefti_problem *problem, const wefti_sizes *sizes,
                                              : sizes->bytes;
     wefti_cost_hops(cost_out, sizes, 1);
     wefti_cost_from_each(cost_out, sizes, 1);
+    wefti_cost_reads_alike(cost_out, sizes, (sizes->locals - 1) * shown);
     cost_out->copied_bytes += shown;
     if (shape->reduces) {
         cost_out->reduced_bytes +=

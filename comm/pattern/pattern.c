@@ -7,12 +7,17 @@
 
 #include "base/check.h"
 
-const wefti_pattern *const wefti_patterns[] = {
-    &wefti_pattern_oneshot,      &wefti_pattern_dissemination,
-    &wefti_pattern_hierarchical, &wefti_pattern_direct,
-    &wefti_pattern_tree,         &wefti_pattern_exchange,
-    &wefti_pattern_pairwise,     &wefti_pattern_two_hop,
-    &wefti_pattern_uneven,       NULL};
+const wefti_pattern *const wefti_patterns[] = {&wefti_pattern_oneshot,
+                                               &wefti_pattern_dissemination,
+                                               &wefti_pattern_hierarchical,
+                                               &wefti_pattern_direct,
+                                               &wefti_pattern_tree,
+                                               &wefti_pattern_exchange,
+                                               &wefti_pattern_pairwise,
+                                               &wefti_pattern_two_hop,
+                                               &wefti_pattern_uneven,
+                                               &wefti_pattern_nested,
+                                               NULL};
 
 const wefti_pattern *wefti_pattern_first(const wefti_problem *problem)
 {
@@ -29,7 +34,8 @@ static int own_host(const wefti_problem *problem)
     return problem->grouping->hosts[problem->rank];
 }
 
-int wefti_peer_count(const wefti_problem *problem, int peer)
+int wefti_peer_count(const wefti_problem *problem, int peer, int owner,
+                     size_t round)
 {
     const wefti_grouping *grouping = problem->grouping;
     switch (peer) {
@@ -42,6 +48,9 @@ int wefti_peer_count(const wefti_problem *problem, int peer)
     case WEFTI_SPREAD_PEERS:
         return wefti_grouping_ranks(grouping, own_host(problem)) +
                grouping->host_count - 1;
+    case WEFTI_CHILD_PEERS:
+        return wefti_nest_child_count(problem->nest, problem->rank, owner,
+                                      round);
     default:
         return 1;
     }
@@ -52,7 +61,8 @@ int wefti_peer_at(const wefti_problem *problem, int peer, int owner,
 {
     const wefti_grouping *grouping = problem->grouping;
     int host, locals;
-    WEFTI_ASSERT(place >= 0 && place < wefti_peer_count(problem, peer));
+    WEFTI_ASSERT(place >= 0 &&
+                 place < wefti_peer_count(problem, peer, owner, round));
     switch (peer) {
     case WEFTI_ALL_PEERS:
         return wefti_problem_has_levels(problem) ? grouping->members[place]
@@ -71,6 +81,9 @@ int wefti_peer_at(const wefti_problem *problem, int peer, int owner,
             return wefti_grouping_agent(grouping, host, owner, round);
         }
         return grouping->members[grouping->begins[host] + place - locals];
+    case WEFTI_CHILD_PEERS:
+        return wefti_nest_child(problem->nest, problem->rank, owner, round,
+                                place);
     default:
         return peer;
     }
@@ -82,6 +95,10 @@ bool wefti_peer_includes(const wefti_problem *problem, int peer, int owner,
     const wefti_grouping *grouping = problem->grouping;
     if (peer >= 0 || peer == WEFTI_ALL_PEERS) {
         return peer == rank || peer == WEFTI_ALL_PEERS;
+    }
+    if (peer == WEFTI_CHILD_PEERS) {
+        return rank != owner && wefti_nest_parent(problem->nest, rank, owner,
+                                                  round) == problem->rank;
     }
     if (grouping->hosts[rank] == own_host(problem)) {
         return peer != WEFTI_AGENT_PEERS || rank == problem->rank;

@@ -21,11 +21,12 @@
 #define COMM_PATTERN_PATTERN_H
 
 #include "comm/pattern/grouping.h"
+#include "comm/pattern/nest.h"
 #include "weft/types.h"
 
 #include <stdint.h>
 
-/* Without a grouping only the first FLAT_LISTS lists have steps. */
+/* Without a grouping and a nest only the first FLAT_LISTS lists have steps. */
 enum { WEFTI_CHANNELS = 4, WEFTI_STEP_LISTS = 5, WEFTI_FLAT_STEP_LISTS = 3 };
 
 /*
@@ -34,6 +35,8 @@ enum { WEFTI_CHANNELS = 4, WEFTI_STEP_LISTS = 5, WEFTI_FLAT_STEP_LISTS = 3 };
  * never NULL where counts are not.
  *
  * grouping   which ranks share memory; NULL: there is one level only
+ * nest       through which levels data spread, hosts among them; NULL: through
+ *            hosts alone. Sums know hosts alone
  * apart      without a grouping: no two share any, else all do; for costs alone
  * flat       sums follow the tree over all ranks whatever the grouping
  * deferred   counts are capacities: a part may end before any of its chunks
@@ -51,6 +54,7 @@ typedef struct wefti_problem {
     size_t count;
     size_t chunk_elems; /* most elements of one message; at least 1 */
     const wefti_grouping *grouping;
+    const wefti_nest *nest;
     bool flat, apart, deferred, gated;
     size_t relay_elems;
     const void *const *host_counts;
@@ -75,13 +79,15 @@ typedef enum wefti_step_kind {
 
 /*
  * Several ranks at once, in place of a peer. Agents are those of the step's
- * owner and round, one for each host (comm/pattern/grouping.h).
+ * owner and round, one for each host (comm/pattern/grouping.h), and children
+ * those that take its block from this rank (comm/pattern/nest.h).
  *
  * ALL      SEND: all other ranks. REDUCE: all ranks, in the order of sums.
  * LOCAL    SEND: the others of this host.
  * AGENTS   RELAY: to all agents, of which this rank is one. REDUCE: one message
  *          from each, from itself too: there is no src.
  * SPREAD   SEND: the others of this host and the agents of other hosts.
+ * CHILD    SEND: the children, through the levels of the nest.
  *
  * A rank sends to itself only in a RELAY.
  */
@@ -89,7 +95,8 @@ enum {
     WEFTI_ALL_PEERS = -1,
     WEFTI_LOCAL_PEERS = -2,
     WEFTI_AGENT_PEERS = -3,
-    WEFTI_SPREAD_PEERS = -4
+    WEFTI_SPREAD_PEERS = -4,
+    WEFTI_CHILD_PEERS = -5
 };
 
 /*
@@ -142,8 +149,8 @@ typedef struct wefti_cost wefti_cost;
  * All are pure and cost O(1), O(log nranks), O(ranks of a host) or O(hosts),
  * for the v forms O(nranks log count). A buffer range is written by at most one
  * step; every element of the result is written by exactly one. supports looks
- * at the collective, at nranks, at whether there is a grouping, and at apart,
- * flat, deferred and gated only.
+ * at the collective, at nranks, at whether there is a grouping or a nest, and
+ * at apart, flat, deferred and gated only.
  */
 typedef struct wefti_pattern {
     const char *name;
@@ -175,6 +182,7 @@ extern const wefti_pattern wefti_pattern_exchange;
 extern const wefti_pattern wefti_pattern_pairwise;
 extern const wefti_pattern wefti_pattern_two_hop;
 extern const wefti_pattern wefti_pattern_uneven;
+extern const wefti_pattern wefti_pattern_nested;
 
 /*
  * wefti_peer_count, _at - the ranks that peer, a rank or one of WEFTI_*_PEERS,
@@ -182,7 +190,8 @@ extern const wefti_pattern wefti_pattern_uneven;
  * is among them where it is one of ALL, LOCAL, AGENTS or SPREAD. ALL and AGENTS
  * stand in the order of sums.
  */
-int wefti_peer_count(const wefti_problem *problem, int peer);
+int wefti_peer_count(const wefti_problem *problem, int peer, int owner,
+                     size_t round);
 int wefti_peer_at(const wefti_problem *problem, int peer, int owner,
                   size_t round, int place);
 bool wefti_peer_includes(const wefti_problem *problem, int peer, int owner,

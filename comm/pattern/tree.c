@@ -367,6 +367,9 @@ static void cost(const wefti_problem *problem, const wefti_sizes *sizes,
     cost_out->local_messages = ways * chunks * locals;
     cost_out->network_messages = ways * chunks * hosts;
     cost_out->link_bytes = hosts * sizes->bytes;
+    if (sizes->inner < sizes->locals) { /* one of its edges crosses it */
+        cost_out->border_bytes = ways * sizes->bytes;
+    }
     if (up) {
         cost_out->copied_bytes += 2 * sizes->bytes;
         cost_out->reduced_bytes += (locals + hosts) * sizes->bytes;

@@ -159,8 +159,7 @@ static wefti_op *make_op(const wefti_prepared *prepared, const weft_comm *comm)
         op->choice = prepared->choice;
     }
     wefti_op_measure(comm, op);
-    op->problem.chunk_elems = op->choice.chunk_elems;
-    op->problem.relay_elems = op->choice.relay_elems;
+    wefti_op_take_choice(comm, op);
     return op;
 }
 

@@ -288,8 +288,7 @@ static void enter(weft_comm *comm, wefti_op *op)
         wefti_oneshot_enter(comm, op);
         return;
     }
-    op->problem.chunk_elems = op->choice.chunk_elems;
-    op->problem.relay_elems = op->choice.relay_elems;
+    wefti_op_take_choice(comm, op);
     if (op->problem.relay_elems) {
         wefti_host_counts_declare(comm, op);
     } else {

@@ -63,7 +63,8 @@ static bool slot_read_by(weft_comm *comm, const wefti_op *op, int channel,
 static int find_reader(weft_comm *comm, const wefti_op *op, int channel,
                        const wefti_staged_slot *slot)
 {
-    int places = wefti_peer_count(&op->problem, slot->peer);
+    int places =
+        wefti_peer_count(&op->problem, slot->peer, slot->owner, slot->round);
     for (int place = 0; place < places; place++) {
         int rank = addressee(op, slot, place);
         if (rank >= 0 && !slot_read_by(comm, op, channel, slot, rank)) {
@@ -111,7 +112,7 @@ int wefti_slot_find_full(weft_comm *comm, const wefti_op *op,
                          const wefti_step *step)
 {
     const wefti_staged_slot to = address(step);
-    int places = wefti_peer_count(&op->problem, to.peer);
+    int places = wefti_peer_count(&op->problem, to.peer, to.owner, to.round);
     for (int place = 0; place < places; place++) {
         int rank = addressee(op, &to, place);
         if (rank >= 0 &&
@@ -164,7 +165,8 @@ void wefti_slot_post(weft_comm *comm, wefti_op *op, const wefti_step *step,
                          [op->sends[channel] % (uint64_t)op->slots[channel]];
     *slot = address(step);
     slot->number = op->sends[channel]++;
-    int places = wefti_peer_count(&op->problem, slot->peer);
+    int places =
+        wefti_peer_count(&op->problem, slot->peer, slot->owner, slot->round);
     for (int place = 0; place < places; place++) {
         int rank = addressee(op, slot, place);
         if (rank < 0) {

@@ -15,7 +15,8 @@
 /* How many ranks' elements step adds up, and whose is number `place`. */
 static inline int wefti_sum_sources(const wefti_op *op, const wefti_step *step)
 {
-    return wefti_peer_count(&op->problem, wefti_step_sources(step));
+    return wefti_peer_count(&op->problem, wefti_step_sources(step), step->owner,
+                            step->round);
 }
 
 static inline int wefti_sum_source(const wefti_op *op, const wefti_step *step,

@@ -39,6 +39,8 @@ static inline void sample_welcome(wefti_oob_message *message, uint32_t nranks)
         message->as.welcome.pids[i] = 1000 + i;
         message->as.welcome.domains[i] = (uint16_t)(i % 3 ? i / 3 * 3 : i);
         message->as.welcome.hosts[i] = 0;
+        message->as.welcome.inner[i][0] = (uint16_t)i;
+        message->as.welcome.inner[i][1] = message->as.welcome.domains[i];
     }
     memset(message->as.welcome.tuning, 0x71, WEFTI_TUNING_BYTES);
     memset(message->as.welcome.socket_name, 0x72, WEFTI_SOCKET_NAME_BYTES);

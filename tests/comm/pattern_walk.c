@@ -68,7 +68,9 @@ static void tally_read(tally *sums, const wefti_problem *problem, int from,
 static void tally_sends(tally *sums, const wefti_problem *problem,
                         const wefti_step *step, int channel)
 {
-    for (int i = 0; i < wefti_peer_count(problem, step->peer); i++) {
+    for (int i = 0;
+         i < wefti_peer_count(problem, step->peer, step->owner, step->round);
+         i++) {
         int to =
             wefti_peer_at(problem, step->peer, step->owner, step->round, i);
         if (to != problem->rank || step->kind == WEFTI_STEP_RELAY) {
@@ -81,7 +83,8 @@ static void tally_reads(tally *sums, const wefti_problem *problem,
                         const wefti_step *step, int peer)
 {
     bool own = step->src != WEFTI_BUFFER_NONE; /* needs no message */
-    for (int i = 0; i < wefti_peer_count(problem, peer); i++) {
+    for (int i = 0;
+         i < wefti_peer_count(problem, peer, step->owner, step->round); i++) {
         int from = wefti_peer_at(problem, peer, step->owner, step->round, i);
         if (from != problem->rank || !own) {
             tally_read(sums, problem, from, step);

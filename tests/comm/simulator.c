@@ -197,6 +197,7 @@ static void node_init(sim_state *world, int rank)
     *node = (sim_node){.problem = world->what->problem};
     node->problem.rank = rank;
     node->problem.grouping = world->grouping;
+    node->problem.nest = world->nest;
     node->problem.host_counts =
         world->hosts ? world->hosts +
                            world->grouping->begins[world->grouping->hosts[rank]]
@@ -238,6 +239,11 @@ static void world_init(sim_state *world, const sim_case *what)
         assert_true(
             wefti_grouping_create(what->hosts, nranks, &world->grouping));
     }
+    if (what->level_count) {
+        assert_true(wefti_nest_create(what->levels, what->level_count, nranks,
+                                      &world->nest));
+    }
+    world->border = what->border ? what->border : world->host_of;
     for (int r = 0, hosts = 0; r < nranks; r++) {
         world->host_of[r] = !what->hosts ? 0
                             : what->hosts[r] == r
@@ -275,6 +281,7 @@ static void world_fini(sim_state *world)
     free(world->nodes);
     free(world->lines);
     free(world->grouping);
+    free(world->nest);
 }
 
 /* 0 .. count - 1 in random order. */

@@ -27,6 +27,9 @@ typedef enum sim_order {
  *          (alltoallv), or in its first row those of each rank; NULL: even.
  * hosts    [nranks] the lowest rank that shares memory with each; NULL: one
  *          level
+ * levels   [level_count][nranks] the lowest rank of each rank's group,
+ *          innermost first: a nest of these, where level_count is not 0
+ * border   [nranks] traffic is what crosses these groups; NULL: hosts
  * gap      elements between the parts in both buffers, which nobody may touch;
  *          odd: the parts lie in the reverse order of the ranks.
  */
@@ -35,6 +38,9 @@ typedef struct sim_case {
     wefti_problem problem;
     const size_t *counts;
     const int *hosts;
+    const int *const *levels;
+    int level_count;
+    const int *border;
     size_t gap;
     weft_dtype dtype;
     weft_redop redop;
@@ -43,7 +49,7 @@ typedef struct sim_case {
     uint64_t seed; /* of inputs and order: same seed, same inputs */
 } sim_case;
 
-/* What crosses the network, in messages and elements. */
+/* What crosses the network, or the border, in messages and elements. */
 typedef struct sim_traffic {
     size_t messages, elems;
 } sim_traffic;
@@ -53,7 +59,7 @@ typedef struct sim_traffic {
  * stops before, breaks a rule of pattern.h, or if any rank's result differs
  * from the definition in weft/op.h by one bit.
  *
- * Returns     what went from one host to another.
+ * Returns     what went from one host (or group of border) to another.
  */
 sim_traffic sim_check(const sim_case *what);
 

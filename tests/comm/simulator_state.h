@@ -59,7 +59,9 @@ typedef struct sim_state {
     size_t elem_bytes, wide_bytes;
     sim_traffic traffic;
     wefti_grouping *grouping;
+    wefti_nest *nest;
     int host_of[SIM_MOST_RANKS]; /* numbered by their lowest ranks */
+    const int *border;           /* [nranks] host_of, or the case's */
     uint16_t *told;              /* [rank][nranks] what it tells its host of */
     const void **hosts;          /* [place in grouping] its row of told */
     sim_node *nodes;

@@ -131,7 +131,7 @@ static void put_one(sim_state *world, int from, int to, int list, int channel,
     claim(world, &line->send_list, list);
     line_put(line, message);
     message->unread++;
-    if (world->host_of[from] != world->host_of[to]) {
+    if (world->border[from] != world->border[to]) {
         world->traffic.messages++;
         world->traffic.elems += message->elems;
     }
@@ -143,7 +143,8 @@ static void post(sim_state *world, sim_node *node, int list,
 {
     const wefti_problem *problem = &node->problem;
     bool relays = step->kind == WEFTI_STEP_RELAY;
-    int places = wefti_peer_count(problem, step->peer);
+    int places =
+        wefti_peer_count(problem, step->peer, step->owner, step->round);
     take_slot(&node->channels[channel], message);
     for (int place = 0; place < places; place++) {
         int to =
@@ -236,7 +237,9 @@ static bool find_sources(sim_state *world, sim_node *node, int list,
 {
     const wefti_problem *problem = &node->problem;
     int peers = wefti_step_sources(step);
-    for (int place = 0; place < wefti_peer_count(problem, peers); place++) {
+    for (int place = 0;
+         place < wefti_peer_count(problem, peers, step->owner, step->round);
+         place++) {
         int from =
             wefti_peer_at(problem, peers, step->owner, step->round, place);
         if (from == problem->rank && step->src != WEFTI_BUFFER_NONE) {
@@ -257,7 +260,9 @@ static void take_sources(sim_state *world, const sim_node *node,
 {
     const wefti_problem *problem = &node->problem;
     int peers = wefti_step_sources(step);
-    for (int place = 0; place < wefti_peer_count(problem, peers); place++) {
+    for (int place = 0;
+         place < wefti_peer_count(problem, peers, step->owner, step->round);
+         place++) {
         int from =
             wefti_peer_at(problem, peers, step->owner, step->round, place);
         if (from != problem->rank || step->src == WEFTI_BUFFER_NONE) {
@@ -275,7 +280,8 @@ static void add_up(const sim_state *world, const sim_node *node,
     const sim_case *what = world->what;
     bool all = step->kind == WEFTI_STEP_REDUCE && step->peer == WEFTI_ALL_PEERS;
     size_t nranks = (size_t)world->nranks;
-    size_t count = (size_t)wefti_peer_count(problem, wefti_step_sources(step));
+    size_t count = (size_t)wefti_peer_count(problem, wefti_step_sources(step),
+                                            step->owner, step->round);
     if (all && wefti_problem_has_levels(problem)) {
         wefti_reduce_groups(dst, sources, problem->grouping->begins,
                             (size_t)problem->grouping->host_count, step->elems,
@@ -380,7 +386,8 @@ bool sim_advance(sim_state *world, int rank, int list)
                 "step of %zu elements", step.elems);
     sim_require(world, step.channel >= 0 && step.channel < WEFTI_CHANNELS,
                 "channel %d", step.channel);
-    sim_require(world, world->grouping || list < WEFTI_FLAT_STEP_LISTS,
+    sim_require(world,
+                world->grouping || world->nest || list < WEFTI_FLAT_STEP_LISTS,
                 "list %d of one level", list);
     switch (step.kind) {
     case WEFTI_STEP_SEND:

@@ -66,7 +66,9 @@ static void count_send(const wefti_problem *problem, const wefti_step *step,
                        tally *own)
 {
     int host = problem->rank / locals_of_scene, locals = 0;
-    for (int i = 0; i < wefti_peer_count(problem, step->peer); i++) {
+    for (int i = 0;
+         i < wefti_peer_count(problem, step->peer, step->owner, step->round);
+         i++) {
         int to =
             wefti_peer_at(problem, step->peer, step->owner, step->round, i);
         if (to / locals_of_scene != host) {
@@ -84,7 +86,8 @@ static void count_send(const wefti_problem *problem, const wefti_step *step,
 static void count_reads(const wefti_problem *problem, const wefti_step *step,
                         int peer, tally *own)
 {
-    for (int i = 0; i < wefti_peer_count(problem, peer); i++) {
+    for (int i = 0;
+         i < wefti_peer_count(problem, peer, step->owner, step->round); i++) {
         int from = wefti_peer_at(problem, peer, step->owner, step->round, i);
         bool local = from / locals_of_scene == problem->rank / locals_of_scene;
         own->local_messages += local && from != problem->rank;
@@ -104,13 +107,17 @@ static void count_step(const wefti_problem *problem, const wefti_step *step,
         break;
     case WEFTI_STEP_RELAY:
         count_reads(problem, step, sources, own);
-        own->reduced_elems += elems * wefti_peer_count(problem, sources);
+        own->reduced_elems +=
+            elems *
+            wefti_peer_count(problem, sources, step->owner, step->round);
         count_send(problem, step, own);
         own->copied_elems += elems;
         break;
     case WEFTI_STEP_REDUCE:
         count_reads(problem, step, sources, own);
-        own->reduced_elems += elems * wefti_peer_count(problem, sources);
+        own->reduced_elems +=
+            elems *
+            wefti_peer_count(problem, sources, step->owner, step->round);
         break;
     case WEFTI_STEP_COMBINE:
         count_reads(problem, step, step->peer, own);

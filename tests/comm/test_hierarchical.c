@@ -12,6 +12,7 @@
 #include "base/check.h"
 #include "comm/pattern/shape.h"
 #include "tests/comm/least_traffic.h"
+#include "tests/comm/partitions.h"
 #include "tests/comm/simulator.h"
 #include "tests/seed.h"
 
@@ -182,24 +183,6 @@ static size_t check_flat_patterns(sim_case what)
 /* ---- every small world ----------------------------------------------------
  */
 
-/* The next way to put ranks on hosts, in the order of hosts[1], hosts[2], ..;
- * each entry is the lowest rank of its host. false: that was the last. */
-static bool next_hosts(int *hosts, int nranks)
-{
-    for (int rank = nranks - 1; rank > 0; rank--) {
-        if (hosts[rank] != rank) {
-            do {
-                hosts[rank]++;
-            } while (hosts[hosts[rank]] != hosts[rank]);
-            for (int later = rank + 1; later < nranks; later++) {
-                hosts[later] = 0;
-            }
-            return true;
-        }
-    }
-    return false;
-}
-
 static size_t check_hosts(weft_collective collective, const int *hosts,
                           int nranks, uint64_t *seed)
 {
@@ -299,7 +282,7 @@ static void check_every_world(weft_collective collective)
                         : check_hosts(collective, hosts, nranks, &seed);
                 worlds++;
             }
-        } while (next_hosts(hosts, nranks));
+        } while (partition_next(hosts, nranks));
     }
     print_message("%zu runs of %zu worlds\n", checked, worlds);
 }
@@ -316,7 +299,7 @@ static void test_hosts_all_ways_counted(void **state)
                 assert_int_equal(hosts[hosts[rank]], hosts[rank]);
             }
             found++;
-        } while (next_hosts(hosts, nranks));
+        } while (partition_next(hosts, nranks));
         assert_int_equal(found, partitions[nranks - 1]);
     }
 }
@@ -375,22 +358,6 @@ static void test_varied_every_world_exact_and_least(void **state)
 /* ---- drawn worlds ----------------------------------------------------------
  */
 
-/* Up to `most` hosts, of any ranks. */
-static void draw_hosts(int *hosts, int nranks, int most, uint64_t *seed)
-{
-    int labels[MOST_RANKS], firsts[MOST_RANKS];
-    for (int label = 0; label < most; label++) {
-        firsts[label] = -1;
-    }
-    for (int rank = 0; rank < nranks; rank++) {
-        labels[rank] = (int)(random_next(seed) % (uint64_t)most);
-        if (firsts[labels[rank]] < 0) {
-            firsts[labels[rank]] = rank;
-        }
-        hosts[rank] = firsts[labels[rank]];
-    }
-}
-
 static void test_all_larger_worlds_exact_and_least(void **state)
 {
     (void)state;
@@ -399,7 +366,7 @@ static void test_all_larger_worlds_exact_and_least(void **state)
     for (int round = 0; round < (is_long() ? 10 * DRAWN : DRAWN); round++) {
         int hosts[MOST_RANKS];
         int nranks = 7 + (int)(random_next(&seed) % (MOST_RANKS - 6));
-        draw_hosts(hosts, nranks, 2 + (int)(random_next(&seed) % 6), &seed);
+        partition_draw(hosts, nranks, 2 + (int)(random_next(&seed) % 6), &seed);
         for (size_t i = 0; i < WEFTI_COUNT_OF(collectives); i++) {
             uint64_t drawn = random_next(&seed);
             sim_case what = {.problem = {.collective = collectives[i],
@@ -430,7 +397,7 @@ static void test_alltoallv_larger_worlds_exact_and_least(void **state)
         size_t counts[MOST_RANKS * MOST_RANKS];
         size_t nranks = 7 + random_next(&seed) % (MOST_RANKS - 6);
         uint64_t drawn = random_next(&seed);
-        draw_hosts(hosts, (int)nranks, 2 + (int)(drawn >> 48) % 6, &seed);
+        partition_draw(hosts, (int)nranks, 2 + (int)(drawn >> 48) % 6, &seed);
         sim_case what = {.problem = {.collective = WEFT_COLLECTIVE_ALLTOALLV,
                                      .nranks = (int)nranks,
                                      .chunk_elems = 1 + drawn % 90},
@@ -456,7 +423,7 @@ static void test_sums_any_type_and_pattern_same_bits(void **state)
         int nranks = 3 + (int)(drawn % 7);
         weft_dtype dtype = (weft_dtype)((drawn >> 8) % WEFT_DTYPE_COUNT);
         weft_redop redop = (weft_redop)((drawn >> 16) % WEFT_REDOP_COUNT);
-        draw_hosts(hosts, nranks, 2 + (int)(drawn >> 24 & 15) % 3, &seed);
+        partition_draw(hosts, nranks, 2 + (int)(drawn >> 24 & 15) % 3, &seed);
         if (!weft_redop_applies(redop, dtype)) {
             continue;
         }

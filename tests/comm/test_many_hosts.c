@@ -146,6 +146,48 @@ static void test_step_of_varied_counts_messages_match(void **state)
     free(grouping);
 }
 
+/* Through four levels: ranks of equal remainders are together, so that they are
+ * far from each other, and in as many groups as the remainders' divisor. */
+static void walk_nested(int nranks, weft_collective collective, size_t count)
+{
+    enum { LEVELS = 4, HOSTS = 2 };
+    static const int divisors[LEVELS] = {256, 64, 16, 4};
+    static int firsts[LEVELS][4096];
+    const int *levels[LEVELS];
+    wefti_grouping *grouping;
+    wefti_nest *nest;
+    for (int level = 0; level < LEVELS; level++) {
+        levels[level] = firsts[level];
+        for (int rank = 0; rank < nranks; rank++) {
+            firsts[level][rank] = rank % divisors[level];
+        }
+    }
+    assert_true(wefti_grouping_create(firsts[HOSTS], nranks, &grouping));
+    assert_true(wefti_nest_create(levels, LEVELS, nranks, &nest));
+    assert_int_equal(nest->level_count, LEVELS);
+    const wefti_problem problem = {.collective = collective,
+                                   .nranks = nranks,
+                                   .count = count,
+                                   .chunk_elems = 1000,
+                                   .grouping = grouping,
+                                   .nest = nest};
+    assert_int_equal(pattern_walk(&wefti_pattern_nested, problem),
+                     least_elems(&problem, NULL, firsts[HOSTS]));
+    free(grouping);
+    free(nest);
+}
+
+static void test_step_of_nested_levels_messages_match(void **state)
+{
+    (void)state;
+    const int many = is_long() ? 4096 : WALKED * 16 + 253; /* uneven */
+    walk_nested(many, WEFT_COLLECTIVE_ALLGATHER, 3);
+    walk_nested(many, WEFT_COLLECTIVE_ALLREDUCE, (size_t)many * 3);
+    walk_nested(4096, WEFT_COLLECTIVE_ALLREDUCE, 3);
+    walk_nested(4096, WEFT_COLLECTIVE_BROADCAST, 70001);
+    walk_nested(4093, WEFT_COLLECTIVE_BROADCAST, 9999);
+}
+
 /* Beyond 32 bits in every number that counts elements. */
 static void test_step_of_huge_counts_messages_match(void **state)
 {
@@ -160,6 +202,7 @@ int main(void)
         cmocka_unit_test(test_step_at_many_hosts_messages_match),
         cmocka_unit_test(test_step_at_uneven_hosts_messages_match),
         cmocka_unit_test(test_step_of_varied_counts_messages_match),
+        cmocka_unit_test(test_step_of_nested_levels_messages_match),
         cmocka_unit_test(test_step_of_huge_counts_messages_match),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -164,11 +164,13 @@ static void test_message_field_out_of_range_is_none(void **state)
         {7, 4, 4, 1024, 1023}, /* the first rank that it lists */
         {7, 4, 4, 2048, 4096},
         {7, 8, 4, 1, 0}, /* a pid */
-        {7, 8 + 8 * 1023, 4, 7, 0x80000000},
-        {7, 8 + 4, 2, 0, 1},     /* whose memory: its own, */
-        {7, 8 + 8 + 4, 2, 0, 2}, /* and not a later one's */
-        {7, 8 + 8 + 6, 2, 1, 2}, /* the same for the host */
-        {8, 0, 4, 4095, 4096},   /* claim: rank */
+        {7, 8 + 12 * 1023, 4, 7, 0x80000000},
+        {7, 8 + 4, 2, 0, 1},      /* whose memory: its own, */
+        {7, 8 + 12 + 4, 2, 0, 2}, /* and not a later one's */
+        {7, 8 + 12 + 6, 2, 1, 2}, /* the same for the host, */
+        {7, 8 + 12 + 8, 2, 1, 2}, /* and for levels inside it */
+        {7, 8 + 12 + 10, 2, 0, 2},
+        {8, 0, 4, 4095, 4096}, /* claim: rank */
         {9, 0, 4, 0, 0xffffffff},
         {10, 0, 1, 4, 5},       /* report: outcome */
         {10, 1, 4, 4095, 4096}, /* subject */

@@ -37,9 +37,10 @@ enum { MOST_RANKS = 5 };
 #else
 enum { MOST_RANKS = 7 };
 #endif
-enum { ELEMS = 20011, FEW_ELEMS = 60, VARIANTS = 14 };
+enum { ELEMS = 20011, FEW_ELEMS = 60, VARIANTS = 16 };
 
-/* few: also where worlds take their time to meet */
+/* few: also where worlds take their time to meet, and nodes of two ranks; else
+ * of some */
 static const struct variant {
     const char *algorithm;
     const char *chunk_bytes;
@@ -59,6 +60,8 @@ static const struct variant {
     {"all_reduce:hierarchical/tree", "512", true},
     {"all_reduce:oneshot/exchange", "0", true},
     {"all_reduce:dissemination/exchange", "0", true},
+    {"all_reduce:nested/tree", "0", true},
+    {"all_reduce:nested/tree", "1000", false},
 };
 
 enum { ELEM_BYTES = 8 };
@@ -126,6 +129,7 @@ static void compare_variants(int nranks, struct sum_case what)
         }
         setenv("WEFT_ALGO", variants[v].algorithm, 1);
         setenv("WEFT_CHUNK_BYTES", variants[v].chunk_bytes, 1);
+        setenv("WEFT_LEVELS", variants[v].few ? "2" : "a,b,a,c,b,a,a", 1);
         struct world world = {.nranks = nranks, .call = sum, .context = &what};
         assert_int_equal(world_run_threads(&world), 0);
         for (int rank = 0; rank < nranks; rank++) {
@@ -136,6 +140,7 @@ static void compare_variants(int nranks, struct sum_case what)
     }
     unsetenv("WEFT_ALGO");
     unsetenv("WEFT_CHUNK_BYTES");
+    unsetenv("WEFT_LEVELS");
 }
 
 /* Where worlds take their time to meet, the largest only. */

@@ -268,10 +268,10 @@ class WeftPerf(unittest.TestCase):
                             (["all_reduce", "--algo", "magic"],
                              "--algo magic: allowed for all_reduce is "
                              "oneshot|dissemination|hierarchical|direct|tree|"
-                             "exchange"),
+                             "exchange|nested"),
                             (["all_gather", "--algo", "direct/tree"],
-                             "is oneshot|dissemination|hierarchical|direct, "
-                             "or several"),
+                             "is oneshot|dissemination|hierarchical|direct|"
+                             "nested, or several"),
                             (["all_reduce", "--algo", "hierarchical"],
                              "WEFT_ALGO=all_reduce:hierarchical: all_reduce "
                              "of 2 f32 among 2 ranks of one level cannot"),

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm/pattern/nest.h - levels nested in each other, and the way of a block
+ * through all of them: from its owner to one rank of each outermost group, from
+ * that to one of each group inside, and so on down to every rank.
+ *
+ *      members    0  1 | 2  3 || 4 | 5  6        two hosts, of two nodes each
+ *      innermost  [0 1] [2  3]  [4] [5  6]
+ *      outermost  [0 1   2  3]  [4   5  6]
+ *
+ *      owner 1 ---> 0, 2, 5      2 ---> 3        5 ---> 4, 6
+ *
+ * Each group has one agent for a block: the owner where it is inside, else a
+ * rank that turns with the owner's distance and the round, the same for a group
+ * and for that of its groups that the rank is in. So a block enters each group
+ * once, and the ranks of a group share what enters it evenly, however uneven
+ * the groups in it are.
+ */
+#ifndef COMM_PATTERN_NEST_H
+#define COMM_PATTERN_NEST_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+enum { WEFTI_NEST_LEVELS_MOST = 8 };
+
+typedef struct wefti_nest_level {
+    int group_count;
+    int *groups; /* [nranks] of each place */
+    int *begins; /* [group_count + 1] places */
+} wefti_nest_level;
+
+typedef struct wefti_nest {
+    int nranks, level_count; /* at least one */
+    int *members;            /* [nranks] group by group on every level */
+    int *places;             /* [nranks] of each rank in members */
+    wefti_nest_level levels[WEFTI_NEST_LEVELS_MOST]; /* innermost first */
+} wefti_nest;
+
+/*
+ * wefti_nest_create - from the lowest rank of each rank's group.
+ *
+ * firsts      [level_count][nranks], innermost first; groups of a level lie
+ *             whole in groups of the next. A level that parts nothing that its
+ *             neighbour does not is left out.
+ * nest_out    NULL where no level is left. Freed with free().
+ *
+ * Returns     whether there was memory for it.
+ */
+bool wefti_nest_create(const int *const *firsts, int level_count, int nranks,
+                       wefti_nest **nest_out);
+
+/* Places [begin, end). */
+typedef struct wefti_nest_run {
+    int begin, end;
+} wefti_nest_run;
+
+/* The group of a place on a level; level_count: all ranks, -1: the place. */
+wefti_nest_run wefti_nest_group(const wefti_nest *nest, int level, int place);
+
+/* The smallest group of the rank with others in it; where it has none, its
+ * outermost. */
+wefti_nest_run wefti_nest_innermost(const wefti_nest *nest, int rank);
+
+/* From whom a rank that is not the owner takes the block. */
+int wefti_nest_parent(const wefti_nest *nest, int rank, int owner,
+                      size_t round);
+
+/* To whom a rank passes the block on: further levels' agents first. */
+int wefti_nest_child_count(const wefti_nest *nest, int rank, int owner,
+                           size_t round);
+int wefti_nest_child(const wefti_nest *nest, int rank, int owner, size_t round,
+                     int number);
+
+#endif

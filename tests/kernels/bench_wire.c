@@ -3,8 +3,10 @@
  * How fast kernels/wire is beside memcpy and plain loops, as ratios of the same
  * run: the competitors take turns, medians are compared.
  *
- *   bench_wire     prints bytes per call, weft's GB/s of payload (bytes read
- *                  and written), and its speed over the plain one's.
+ *   bench_wire          prints bytes per call, weft's GB/s of payload (bytes
+ *                       read and written), and its speed over the plain one's.
+ *   bench_wire --types  GB/s of each reduction of two sources of 64 KiB, by
+ *                       type; elements are small positive numbers.
  */
 #include "base/check.h"
 #include "base/clock.h"
@@ -209,7 +211,60 @@ static void run(const bench_contest *contest, const bench_job *job)
            plain_ns[ROUNDS / 2] / ns);
 }
 
-int main(void)
+/* Of the whole buffers: 3/4, 1 or 3/2, whichever the type. */
+static void fill(unsigned char *at, size_t bytes, weft_dtype dtype)
+{
+    static const float values[] = {0.75f, 1, 1.5f};
+    const size_t width = weft_dtype_bytes(dtype),
+                 wide = wefti_wide_bytes(dtype);
+    for (size_t i = 0; i < bytes / width; i++) {
+        const float value = values[i % WEFTI_COUNT_OF(values)];
+        const double longer = (double)value;
+        if (weft_dtype_kind(dtype) != WEFT_KIND_FLOAT) {
+            memset(at + i * width, 0, width);
+            at[i * width] = (unsigned char)(i % 7);
+        } else if (wide == sizeof(longer)) {
+            memcpy(at + i * width, &longer, width);
+        } else {
+            wefti_narrow(at + i * width, &value, 1, 1, dtype, WEFT_REDOP_SUM);
+        }
+    }
+}
+
+static int64_t time_reduce(const bench_job *job, weft_dtype dtype,
+                           weft_redop redop)
+{
+    enum { REPEATS = 64 };
+    int64_t start_ns = wefti_clock_ns();
+    for (int i = 0; i < REPEATS; i++) {
+        wefti_reduce(job->dst, job->sources, 2,
+                     job->bytes / weft_dtype_bytes(dtype), dtype, redop);
+    }
+    return (wefti_clock_ns() - start_ns) / REPEATS;
+}
+
+static void run_types(const bench_job *job, unsigned char *memory, size_t bytes)
+{
+    for (int d = 0; d < WEFT_DTYPE_COUNT; d++) {
+        fill(memory, bytes, (weft_dtype)d);
+        printf("%-8s", weft_dtype_text((weft_dtype)d));
+        for (int o = 0; o < WEFT_REDOP_COUNT; o++) {
+            int64_t least_ns = INT64_MAX;
+            if (!weft_redop_applies((weft_redop)o, (weft_dtype)d)) {
+                continue;
+            }
+            for (int r = 0; r < ROUNDS; r++) {
+                int64_t ns = time_reduce(job, (weft_dtype)d, (weft_redop)o);
+                least_ns = ns < least_ns ? ns : least_ns;
+            }
+            printf("  %s %.1f", weft_redop_text((weft_redop)o),
+                   (double)(3 * job->bytes) / (double)least_ns);
+        }
+        printf("\n");
+    }
+}
+
+int main(int argc, char **argv)
 {
     static const size_t sizes[] = {4096, 65536, 1 << 20, 16 << 20};
     const size_t most = sizes[WEFTI_COUNT_OF(sizes) - 1];
@@ -221,6 +276,14 @@ int main(void)
         return 1;
     }
     memset(memory, 0, most * (MOST_SOURCES + 1)); /* map it */
+    if (argc == 2 && strcmp(argv[1], "--types") == 0) {
+        job.bytes = sizes[1];
+        job.sources[0] = memory + sizes[1];
+        job.sources[1] = memory + 2 * sizes[1];
+        run_types(&job, memory, 3 * sizes[1]);
+        free(memory);
+        return 0;
+    }
     for (size_t s = 0; s < WEFTI_COUNT_OF(sizes); s++) {
         job.bytes = sizes[s];
         for (size_t k = 0; k < MOST_SOURCES; k++) {

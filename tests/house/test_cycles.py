@@ -6,7 +6,9 @@ file need not know many others: no cycle of files is longer than a handful.
 
 Method: read the includes of every file of comm. A folder may include those that
 stand before it in ORDER. A .c and the .h of its name count as one file; cycles
-of files are the strongly connected components of their graph.
+of files are the strongly connected components of their graph. Of others' files
+a .c knows what it includes: what it declares itself, it defines. (test_layers.py
+holds includes to the one form that is read here.)
 
 Usage: test_cycles.py SOURCE_DIR
 """
@@ -21,19 +23,38 @@ FILES_MOST = 7
 ORDER = ["pattern", "oob", "fabric", "core", "control", "nccl", "streams", "net", "engine",
          "steps", "post", "watch", "mem", "make", "cluster"]
 
+# At file scope, what another file may define.
+DECLARED = re.compile(r"^(?!static\b|typedef\b)[A-Za-z_][^;{}=#]*?"
+                      r"\b(wefti_\w+)\s*(?:\([^;{}]*\)|\[[^;{}]*\])?\s*;",
+                      re.M)
 INCLUDE = re.compile(r'^\s*#\s*include\s*"comm/([^"]+)"', re.M)
 
 
-def read_includes(top):
-    """For each file below top, relative to it, what it includes of comm."""
+def read_files(top):
+    """The text of each source below top, by its path there."""
     found = {}
     for folder, _, names in os.walk(top):
         for name in names:
             if name.endswith((".c", ".h", ".inc")):
                 path = os.path.join(folder, name)
                 with open(path, encoding="utf-8") as file:
-                    found[os.path.relpath(path, top)] = INCLUDE.findall(
-                        file.read())
+                    found[os.path.relpath(path, top)] = file.read()
+    return found
+
+
+def strays_of(files):
+    """What a .c declares and does not define."""
+    found = []
+    for path, text in sorted(files.items()):
+        code = re.sub(r"//[^\n]*|/\*.*?\*/", " ", text, flags=re.S)
+        for match in DECLARED.finditer(code) if path.endswith(".c") else ():
+            name = match.group(1)
+            tag = re.match(r"(?:struct|union|enum)\s+\w+\s*;", match.group())
+            defined = re.search(r"^(?!static\b)[A-Za-z_][^;{}]*\b%s\b[^;{}]*"
+                                r"(?:\{|= *[^;])" % name, code, re.M)
+            if not tag and not defined:
+                found.append("comm/%s declares %s, which is another file's: "
+                             "include its header" % (path, name))
     return found
 
 
@@ -93,8 +114,9 @@ def breaches_of(includes):
 
 def main():
     top = os.path.join(os.path.realpath(sys.argv[1]), "comm")
-    includes = read_includes(top)
-    failures = breaches_of(includes)
+    files = read_files(top)
+    includes = {path: INCLUDE.findall(text) for path, text in files.items()}
+    failures = breaches_of(includes) + strays_of(files)
     cycles = cycles_of(graph_of(includes, lambda p: os.path.splitext(p)[0]))
     for cycle in cycles:
         if len(cycle) > FILES_MOST:

@@ -23,9 +23,16 @@ MARKS = re.compile(r"\b(%s)\b" % "|".join(["TO" + "DO", "FIX" + "ME",
 OUR_T = re.compile(r"(\}|^\s*typedef\b.*?)\s*\b\w+_t\s*;"
                    r"|\b(struct|union|enum)\s+\w+_t\s*\{"
                    r"|typedef\b.*\(\s*\*\s*\w+_t\s*\)")
-# A type's tag, or the name after its members.
-TYPE = re.compile(r"^(?:typedef )?(?:struct|union|enum) (?!weft_)(\w+)\s*\{"
-                  r"|^\} (?!weft_)(\w+);", re.M)
+# A type's tag, the name after its members, or what a typedef of one line names;
+# not the second name of a tag.
+TYPE = re.compile(r"^\s*(?:typedef )?(?:struct|union|enum) (?!weft_)(\w+)\s*\{"
+                  r"|^\} (?!weft_)(\w+);"
+                  r"|^\s*typedef\b(?! (?:struct|union|enum) (\w+) \3;)"
+                  r"[^;{}(]*?(?:\(\s*\*\s*|\b)(?!weft_)(\w+)\s*"
+                  r"(?:\)|\((?!\s*\*)|\[|;|__attribute__)", re.M)
+FORWARD = re.compile(r"^\s*typedef (?:struct|union|enum) (?!wefti?_)(\w+) \1;",
+                     re.M)
+TAG = re.compile(r"^(?:typedef )?(?:struct|union|enum) (wefti_\w+)\s*\{", re.M)
 # Nothing hidden, nothing printed, nothing ended, no ordering that a thread
 # sanitizer cannot see: in what libweft.so is made of.
 FORBIDDEN = [
@@ -135,18 +142,29 @@ def check_names(report, paths):
         seen[name] = path
 
 
-def check_types(report, headers):
+def check_types(report, headers, bodies):
     """One name, one type, so that any two headers can be included together;
-    those of the library carry its prefix."""
+    those of the library carry its prefix. Of an opaque one, whose members stand
+    in bodies, no header has any."""
     seen = {}
+    opaque = {name: path for path, text in bodies
+              for name in TAG.findall(strip_comments(text))}
     for path, text in headers:
         code = strip_comments(text)
+        for match in FORWARD.finditer(code):
+            line = code.count("\n", 0, match.start()) + 1
+            if path.startswith(LIBRARY):
+                report.breach(path, line,
+                              "%s has no prefix wefti_" % match.group(1))
         for match in TYPE.finditer(code):
-            name = match.group(1) or match.group(2)
+            name = match.group(1) or match.group(2) or match.group(4)
             line = code.count("\n", 0, match.start()) + 1
             if seen.setdefault(name, path) != path:
                 report.breach(path, line, "%s has a type %s too" % (
                     seen[name], name))
+            if name in opaque and TAG.match(match.group().lstrip()):
+                report.breach(path, line, "%s has a type %s too" % (
+                    opaque[name], name))
             if path.startswith(LIBRARY) and not name.startswith("wefti_"):
                 report.breach(path, line, "%s has no prefix wefti_" % name)
 
@@ -169,7 +187,7 @@ def check_format(report, top, paths):
 def main():
     top = os.path.realpath(sys.argv[1])
     report = Report()
-    sources, headers = [], []
+    sources, headers, bodies = [], [], []
     for path in walk(top):
         with open(os.path.join(top, path), "rb") as file:
             data = file.read()
@@ -184,10 +202,10 @@ def main():
         check_lines(report, path, lines)
         if is_c(path):
             check_c(report, path, text, lines)
-        if path.endswith(".h") and not path.startswith("tests/"):
-            headers.append((path, text))
+        if path.endswith((".h", ".c")) and not path.startswith("tests/"):
+            (headers if path.endswith(".h") else bodies).append((path, text))
     check_names(report, sources)
-    check_types(report, headers)
+    check_types(report, headers, bodies)
     check_format(report, top, [path for path in sources if is_c(path)])
     print("%d sources looked at, %d breaches" % (len(sources),
                                                  report.breaches))

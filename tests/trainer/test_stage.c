@@ -364,7 +364,7 @@ static void feed(fixture *fix, bool down, act *does, size_t limit)
     poison(pass.output.rows, TOKENS * small.hidden);
     row_log in = {.rows = fed, .source = pass.input.rows, .limit = limit};
     row_log out = {.rows = pass.output.rows, .limit = CALLS_MOST};
-    pass.input = (wefti_port){fed, {&in, note_rows}};
+    pass.input = (wefti_stage_port){fed, {&in, note_rows}};
     pass.output.hook = (wefti_row_hook){&out, note_rows};
     weft_status status = does(fix->stages[1], &pass);
     if (limit < CALLS_MOST) {

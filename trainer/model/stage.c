@@ -170,7 +170,7 @@ static job begin(wefti_stage *stage, const wefti_stage_pass *how)
 
 /* Rows between a port and the place in which the stage works on them. */
 typedef struct piece_copy {
-    const wefti_port *port;
+    const wefti_stage_port *port;
     real *place;
     size_t hidden;
     size_t done; /* rows */
@@ -197,7 +197,7 @@ static weft_status take_away(void *context, size_t rows_end)
     return wefti_row_hook_call(&own->port->hook, rows_end);
 }
 
-static piece_copy piece_copy_make(const job *work, const wefti_port *port,
+static piece_copy piece_copy_make(const job *work, const wefti_stage_port *port,
                                   real *place)
 {
     return (piece_copy){
@@ -267,8 +267,8 @@ static weft_status forward_layer(job *work, size_t index)
 {
     wefti_stage *stage = work->stage;
     kept *slot = work->slot;
-    const wefti_port *input = &work->how->input;
-    const wefti_port *output = &work->how->output;
+    const wefti_stage_port *input = &work->how->input;
+    const wefti_stage_port *output = &work->how->output;
     bool last = index + 1 == stage->layers;
     real *out = last ? slot->output : slot->layers[index + 1].input;
     piece_copy to_here = piece_copy_make(work, input, slot->layers[0].input);

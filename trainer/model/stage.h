@@ -60,10 +60,10 @@ typedef struct wefti_stage_config {
  * rows   [tokens][hidden]; NULL at the ends of the model
  * hook   input: before rows are read; output: after they are written
  */
-typedef struct wefti_port {
+typedef struct wefti_stage_port {
     real *rows;
     wefti_row_hook hook;
-} wefti_port;
+} wefti_stage_port;
 
 /*
  * What a pass works on. F reads activations from input and writes them to
@@ -80,7 +80,7 @@ typedef struct wefti_stage_pass {
     real *gradients;
     const wefti_model_hooks *hooks;
     size_t slot;
-    wefti_port input, output;
+    wefti_stage_port input, output;
 } wefti_stage_pass;
 
 /* Elements of a slot; of config arenas and slots do not count. */

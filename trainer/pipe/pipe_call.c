@@ -37,10 +37,11 @@ static weft_status signal_rows(void *context, size_t rows_end)
     return weft_rows_signal(context, rows_end);
 }
 
-static wefti_port port_of(weft_rows *rows,
-                          weft_status (*hook)(void *context, size_t rows_end))
+static wefti_stage_port
+port_of(weft_rows *rows, weft_status (*hook)(void *context, size_t rows_end))
 {
-    return rows ? (wefti_port){rows->data, {rows, hook}} : (wefti_port){0};
+    return rows ? (wefti_stage_port){rows->data, {rows, hook}}
+                : (wefti_stage_port){0};
 }
 
 static wefti_pipe_stage *find_stage(wefti_pipe *pipe, int number)

@@ -259,8 +259,9 @@ bool wefti_net_has_queued(const wefti_net *net, int peer)
 /* Forgets peers to which nothing is queued; whether none is left. */
 static bool is_sent(const wefti_net *net, wefti_net_sent *sent)
 {
+    const int asked = net->table->unsent(net->port) > 0 ? sent->peer_count : 0;
     int left = 0;
-    for (int i = 0; i < sent->peer_count; i++) {
+    for (int i = 0; i < asked; i++) {
         if (wefti_net_has_queued(net, sent->peers[i])) {
             sent->peers[left++] = sent->peers[i];
         }

@@ -58,12 +58,6 @@ static const unsigned char *source(const wefti_op *op,
     return (const unsigned char *)op->desc.send + elem * elem_bytes(op, buffer);
 }
 
-/* Of the list's two, the one that goes with a fetch. */
-static unsigned char *bounce(const wefti_step_list *list, int way)
-{
-    return list->bounces[way];
-}
-
 static bool on_device(const wefti_op *op, wefti_buffer buffer)
 {
     return buffer == WEFTI_BUFFER_SEND   ? op->places.send
@@ -171,7 +165,7 @@ void wefti_step_fetch_ahead(weft_comm *comm, wefti_op *op,
         return;
     }
     void *dst =
-        sends ? wefti_slot_stage(comm, op, step, before) : bounce(list, way);
+        sends ? wefti_slot_stage(comm, op, step, before) : list->bounces[way];
     ask(comm, op, list, way, dst, src, bytes);
     list->ahead = true;
 }
@@ -268,6 +262,14 @@ static wefti_wait store_result(weft_comm *comm, wefti_op *op,
                                                        : WEFTI_WAIT_DEVICE;
 }
 
+/* Of the buffer, what nobody reads before the end; a device's is a bounce. */
+static size_t left_bytes(const wefti_op *op, wefti_buffer buffer)
+{
+    return buffer == WEFTI_BUFFER_RECV && !op->places.recv
+               ? wefti_op_recv_elems(op) * elem_bytes(op, buffer)
+               : 0;
+}
+
 static wefti_wait recv_step(weft_comm *comm, wefti_op *op,
                             wefti_step_list *list)
 {
@@ -291,11 +293,7 @@ static wefti_wait recv_step(weft_comm *comm, wefti_op *op,
             return WEFTI_WAIT_PEER;
         }
     } else if (!on_device(op, step->dst) && message.data != dst) {
-        size_t whole_bytes =
-            step->dst == WEFTI_BUFFER_SCRATCH
-                ? bytes /* which the next step reads */
-                : wefti_op_recv_elems(op) * elem_bytes(op, step->dst);
-        wefti_copy_part(dst, message.data, bytes, whole_bytes);
+        wefti_copy_part(dst, message.data, bytes, left_bytes(op, step->dst));
     }
     wefti_wait wait = store_result(comm, op, list, message.data);
     if (wait == WEFTI_WAIT_NOTHING) {
@@ -318,7 +316,7 @@ static wefti_wait fetch_source(weft_comm *comm, wefti_op *op,
         }
         wefti_op_piece_open(op);
         if (fetches && !take_ahead(list)) {
-            ask(comm, op, list, list->way, bounce(list, list->way), src,
+            ask(comm, op, list, list->way, list->bounces[list->way], src,
                 step->elems * elem_bytes(op, step->src));
         }
         if (fetches) {
@@ -327,10 +325,10 @@ static wefti_wait fetch_source(weft_comm *comm, wefti_op *op,
         }
         list->phase = WEFTI_PHASE_READY;
         if (scales(op, step)) {
-            scale(op, step, bounce(list, list->way), src);
+            scale(op, step, list->bounces[list->way], src);
         }
     }
-    void *fetched = bounce(list, list->way);
+    void *fetched = list->bounces[list->way];
     if (list->phase == WEFTI_PHASE_FETCH) {
         if (!is_copied(comm, op, list, list->way)) {
             return WEFTI_WAIT_DEVICE;
@@ -349,7 +347,7 @@ static void *result_of(const wefti_op *op, const wefti_step_list *list)
 {
     const wefti_step *step = &list->step;
     return on_device(op, step->dst)
-               ? (void *)bounce(list, list->way)
+               ? (void *)list->bounces[list->way]
                : (void *)target(op, list, step->dst, step->dst_elem);
 }
 
@@ -552,8 +550,9 @@ static wefti_wait copy_step(weft_comm *comm, wefti_op *op,
         const bool straight =
             on_device(op, step->src) && on_device(op, step->dst);
         if (list->phase != WEFTI_PHASE_STORE && !straight) {
-            wefti_copy(result_of(op, list), from,
-                       step->elems * elem_bytes(op, step->dst));
+            wefti_copy_part(result_of(op, list), from,
+                            step->elems * elem_bytes(op, step->dst),
+                            left_bytes(op, step->dst));
             from = result_of(op, list);
         }
         wait = store_result(comm, op, list, from);

@@ -10,29 +10,29 @@
 #include <stdlib.h>
 
 /* lines [nranks]: how many messages have gone to each member. */
-struct wefti_ended {
-    wefti_ended *next;
+struct wefti_ended_comm {
+    wefti_ended_comm *next;
     uint64_t comm, completed;
     int rank, nranks;
     wefti_leave how;
     wefti_line *lines;
 };
 
-static void drop(wefti_ended *ended)
+static void drop(wefti_ended_comm *ended)
 {
     free(ended->lines);
     free(ended);
 }
 
 /* Frees those behind the first `most`. */
-static void shorten(wefti_ended **link, int most)
+static void shorten(wefti_ended_comm **link, int most)
 {
     while (*link && most > 0) {
         link = &(*link)->next;
         most--;
     }
     while (*link) {
-        wefti_ended *last = *link;
+        wefti_ended_comm *last = *link;
         *link = last->next;
         drop(last);
     }
@@ -40,11 +40,11 @@ static void shorten(wefti_ended **link, int most)
 
 bool wefti_ended_add(wefti_net *net, wefti_fabric *fabric, wefti_leave how)
 {
-    wefti_ended *made = malloc(sizeof(*made));
+    wefti_ended_comm *made = malloc(sizeof(*made));
     if (!made) {
         return false;
     }
-    *made = (wefti_ended){
+    *made = (wefti_ended_comm){
         .next = net->ended,
         .comm = fabric->id,
         .completed = atomic_load(
@@ -61,7 +61,7 @@ bool wefti_ended_add(wefti_net *net, wefti_fabric *fabric, wefti_leave how)
 
 void wefti_ended_answer(wefti_net *net, const wefti_wire *got)
 {
-    const wefti_ended *at = net->ended;
+    const wefti_ended_comm *at = net->ended;
     while (at && at->comm != got->comm) {
         at = at->next;
     }

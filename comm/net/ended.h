@@ -13,7 +13,7 @@
 
 struct wefti_net;
 struct wefti_wire;
-typedef struct wefti_ended wefti_ended;
+typedef struct wefti_ended_comm wefti_ended_comm;
 
 /*
  * wefti_ended_add - keeps the fabric's lines, of the last WEFTI_ENDED_MOST

@@ -74,7 +74,7 @@ struct wefti_net {
     uint64_t key;          /* of the job */
     wefti_net_peer *peers; /* [nranks] */
     wefti_net_watch *watch;
-    wefti_ended *ended; /* communicators */
+    wefti_ended_comm *ended; /* communicators */
     bool news;          /* a message came */
     bool strange;       /* a foreign one has been warned about */
     bool hurried;       /* bytes had come that were not to be looked at yet */

@@ -161,6 +161,11 @@ static int leave_unsent(weft_comm *comm, weft_comm *part, unsent *scene)
 {
     unsigned char *data = malloc(BYTES);
     int failures = data == NULL;
+    real_table = comm->engine->net->table;
+    scene->counting = *real_table;
+    scene->counting.progress = count_progress;
+    scene->counting.give_back = NULL; /* as of a port that lends nothing */
+    use_table(comm, &scene->counting);
     pthread_barrier_wait(&scene->met); /* the receiver stands still */
     for (int i = 0; data && i < BROADCASTS; i++) {
         memset(data, i + 1, BYTES);
@@ -168,10 +173,6 @@ static int leave_unsent(weft_comm *comm, weft_comm *part, unsent *scene)
                                    NULL) != WEFT_OK;
     }
     free(data);
-    real_table = comm->engine->net->table;
-    scene->counting = *real_table;
-    scene->counting.progress = count_progress;
-    use_table(comm, &scene->counting);
     atomic_store(&looks, 0);
     weft_comm_destroy(part);
     const uint64_t looked = atomic_load(&looks);

@@ -336,6 +336,7 @@ static bool progress(wefti_port *self)
         moved |= wefti_tcp_links_handle(port, (int64_t)news[i].data.u64,
                                         news[i].events);
     }
+    moved |= wefti_tcp_links_read_hidden(port);
     if (port->rail_count > 1) {
         wefti_tcp_links_look(port);
     }

@@ -426,7 +426,16 @@ void wefti_tcp_links_expect(wefti_tcp_links *port, int peer,
     if (port->rail_count == 1 && link && link->state == WEFTI_TCP_LINK_UP) {
         wefti_tcp_stream_expect(&link->stream, expected);
         watch_stream(port, link);
+        port->expecting = link;
     }
+}
+
+bool wefti_tcp_links_read_hidden(wefti_tcp_links *port)
+{
+    wefti_tcp_link *link = port->expecting;
+    return link && link->state == WEFTI_TCP_LINK_UP &&
+           wefti_tcp_stream_hides_much(&link->stream) &&
+           handle_link(port, link, EPOLLIN);
 }
 
 bool wefti_tcp_links_hurry(wefti_tcp_links *port)

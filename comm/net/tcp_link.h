@@ -83,7 +83,8 @@ typedef struct wefti_tcp_links {
     int epoll_fd;
     wefti_tcp_peer *peers; /* [npeers] */
     wefti_tcp_link *dirty;
-    bool held; /* what is dirty stays so */
+    wefti_tcp_link *expecting; /* the last that was told what to expect */
+    bool held;                 /* what is dirty stays so */
     size_t unsent;
     int64_t looked_ns;
     wefti_tcp_unproven unproven;
@@ -115,6 +116,9 @@ bool wefti_tcp_links_handle(wefti_tcp_links *port, int64_t word,
 void wefti_tcp_links_expect(wefti_tcp_links *port, int peer,
                             const wefti_port_expected *expected);
 bool wefti_tcp_links_hurry(wefti_tcp_links *port);
+
+/* Reads what the epoll set does not tell of yet, where that is much. */
+bool wefti_tcp_links_read_hidden(wefti_tcp_links *port);
 
 /* Watches the rail's listening socket; false with errno. */
 bool wefti_tcp_links_listen(wefti_tcp_links *port, int rail);

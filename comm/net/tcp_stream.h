@@ -106,9 +106,14 @@ wefti_tcp_result wefti_tcp_stream_flush(wefti_tcp_stream *stream);
 /* Receives what has come, within reason; arrived() is called from here. */
 wefti_tcp_result wefti_tcp_stream_read(wefti_tcp_stream *stream);
 
-/* As expect and hurry of comm/net/port.h, of one connection. */
+/* As expect and hurry of comm/net/port.h, of one connection
+ * (comm/net/tcp_marks.c, as the next). */
 void wefti_tcp_stream_expect(wefti_tcp_stream *stream,
                              const wefti_port_expected *expected);
 bool wefti_tcp_stream_hurry(wefti_tcp_stream *stream);
+
+/* Whether so much has come of what is expected that it is better read now, by
+ * a thread that something else has woken, than with a wake-up of its own. */
+bool wefti_tcp_stream_hides_much(const wefti_tcp_stream *stream);
 
 #endif

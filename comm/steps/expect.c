@@ -14,7 +14,7 @@
 #include "comm/steps/step_list.h"
 
 enum {
-    TOGETHER_BYTES = 256 << 10, /* of messages in a row */
+    TOGETHER_BYTES = 512 << 10, /* of messages in a row */
     OVERTAKES_BYTES = 8 << 10,  /* as comm/net/tcp_stream.c has it */
     STEPS_MOST = 16
 };

@@ -451,10 +451,35 @@ static void test_pieces_of_one_message_must_agree(void **state)
     wefti_tcp_pieces_fini(&pieces);
 }
 
+/* What is hidden by a low mark is worth a read once it is much. */
+static void test_hidden_bytes_count_once_they_are_many(void **state)
+{
+    (void)state;
+    const size_t bytes = 400 << 10;
+    unsigned char *all = write_messages(1, bytes);
+    reader *self = open_reader();
+    const wefti_port_expected expected = {.messages = 1,
+                                          .bytes = sizeof(uint64_t) + bytes};
+    wefti_tcp_stream_expect(&self->stream, &expected);
+    assert_int_equal(send(self->fd, all, PIECE, MSG_NOSIGNAL), PIECE);
+    assert_false(wefti_tcp_stream_hides_much(&self->stream));
+    assert_int_equal(send(self->fd, all + PIECE, PIECE, MSG_NOSIGNAL), PIECE);
+    assert_true(wefti_tcp_stream_hides_much(&self->stream));
+    assert_int_equal(wefti_tcp_stream_read(&self->stream), WEFTI_TCP_MOVED);
+    assert_false(wefti_tcp_stream_hides_much(&self->stream));
+    hand_over(&self->stream, self->fd, all + 2 * PIECE,
+              sizeof(head) + bytes - 2 * PIECE);
+    assert_int_equal(self->arrived, 1);
+    assert_false(self->wrong);
+    close_reader(self);
+    free(all);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_wakeups_are_few),
+        cmocka_unit_test(test_hidden_bytes_count_once_they_are_many),
         cmocka_unit_test(test_nothing_is_waited_for_that_does_not_come),
         cmocka_unit_test(test_frames_that_cannot_be_are_refused),
         cmocka_unit_test(test_pieces_of_one_message_must_agree),

@@ -143,9 +143,11 @@ typedef struct wefti_op {
     /* Staging. */
     int staging; /* -1: none */
     /* What of its buffers is not staged: nothing; MAPPED: what lies in such
-     * memory; PROCESS: anything. */
+     * memory; PROCESS: anything; LENT: what goes to other hosts. */
     wefti_bytes_place unstaged;
-    bool being_read; /* its steps are done, but peers still read there */
+    size_t lent; /* messages of which the network has yet to take bytes */
+    bool
+        being_read; /* its steps are done, but peers, or it, still read there */
     int slots[WEFTI_CHANNELS];
     size_t slots_begin[WEFTI_CHANNELS]; /* in the staging buffer */
     size_t slot_bytes;

@@ -32,13 +32,14 @@ typedef struct wefti_fabric_path {
 } wefti_fabric_path;
 
 typedef struct wefti_outgoing {
-    const void *data; /* from stage, mapped, or of the process */
+    const void *data; /* from stage, mapped, lent, or of the process */
     size_t bytes;
     int64_t ready_ns;
     wefti_signature signature; /* point-to-point only */
     int slots;   /* as many may be unread before the next waits; 0: not known */
     bool urgent; /* compute waits for it soon */
     wefti_bytes_place place;
+    size_t *lent; /* of LENT: counts it until the network has taken it */
 } wefti_outgoing;
 
 typedef struct wefti_incoming {

@@ -125,11 +125,13 @@ static inline unsigned char *wefti_entry_payload(wefti_entry *entry,
 
 /* Where a message's bytes lie until it is released. */
 typedef enum wefti_bytes_place {
-    WEFTI_PLACE_STAGED, /* in the sender's region */
-    WEFTI_PLACE_MAPPED, /* in memory that all have mapped: comm/fabric/mapped.h
-                         */
-    WEFTI_PLACE_PROCESS /* in the sender's process, at an address of its own;
-                           local peers only */
+    WEFTI_PLACE_STAGED,  /* in the sender's region */
+    WEFTI_PLACE_MAPPED,  /* in memory that all have mapped: comm/fabric/mapped.h
+                          */
+    WEFTI_PLACE_PROCESS, /* in the sender's process, at an address of its own;
+                            local peers only */
+    WEFTI_PLACE_LENT     /* there too, until the network has taken them; remote
+                            peers only, which find them STAGED */
 } wefti_bytes_place;
 
 /*

@@ -239,10 +239,21 @@ void wefti_net_send(wefti_net *net, int peer, const wefti_wire *wire,
         message.data = load->data;
         message.data_bytes = load->bytes;
         message.urgent = load->urgent;
+        message.lent = load->lent;
     }
     _Static_assert(sizeof(*wire) <= WEFTI_PORT_HEADER_BYTES, "header's room");
     net->peers[peer].spoken = true;
     net->table->send(net->port, &message);
+}
+
+bool wefti_net_lends(const wefti_net *net)
+{
+    return net->table->give_back != NULL;
+}
+
+void wefti_net_give_back(wefti_net *net, const size_t *lent)
+{
+    net->table->give_back(net->port, lent);
 }
 
 bool wefti_net_progress(wefti_net *net)

@@ -104,17 +104,27 @@ void wefti_net_settle(wefti_net *net);
 /* Says farewell and waits a moment for that of others. NULL is legal. */
 void wefti_net_close(wefti_net *net);
 
-/* What goes with a header. data: borrowed until it has been sent. urgent:
- * compute waits for it soon. */
+/* What goes with a header. data: borrowed until it has been sent; lent, if not
+ * NULL, counts the messages of which it has not. urgent: compute waits for it
+ * soon. */
 typedef struct wefti_net_load {
     const void *data;
     size_t bytes;
     bool urgent;
+    size_t *lent;
 } wefti_net_load;
 
 /* To rank peer of the job; load NULL: a header alone. */
 void wefti_net_send(wefti_net *net, int peer, const wefti_wire *wire,
                     const wefti_net_load *load);
+
+/*
+ * wefti_net_lends - whether the network can count what it borrows.
+ *
+ * wefti_net_give_back - what *lent counts is borrowed no more, sent or not.
+ */
+bool wefti_net_lends(const wefti_net *net);
+void wefti_net_give_back(wefti_net *net, const size_t *lent);
 
 /* Whether anything moved. Messages that came have been applied. */
 bool wefti_net_progress(wefti_net *net);

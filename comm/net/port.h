@@ -18,7 +18,7 @@
 #include <stdint.h>
 
 enum {
-    WEFTI_PORT_VERSION = 7,
+    WEFTI_PORT_VERSION = 8,
     WEFTI_PORT_ADDRESS_BYTES = 600,
     WEFTI_PORT_HEADER_BYTES = 128,
     WEFTI_PORT_PROOF_BYTES = 32
@@ -89,6 +89,7 @@ typedef enum wefti_port_reach {
     WEFTI_PORT_REACH_NOT
 } wefti_port_reach;
 
+/* lent: NULL, or counts the messages whose data the port may still read. */
 typedef struct wefti_port_message {
     int peer;
     const void *header; /* copied; at most WEFTI_PORT_HEADER_BYTES */
@@ -98,6 +99,7 @@ typedef struct wefti_port_message {
     wefti_port_memory memory;
     bool urgent; /* goes before what has not begun, where a port can */
     bool last;   /* without data: the peer gets it after all before it */
+    size_t *lent;
 } wefti_port_message;
 
 /*
@@ -138,6 +140,9 @@ typedef void wefti_port_say(wefti_port_tone tone, const char *text);
  *            the library spreads messages as it likes.
  * reach      whether a rail leads to a peer; begins to connect. NULL: as use.
  * send       never blocks; to a lost peer it does nothing.
+ * give_back  copies the data of the messages that *lent counts, which are the
+ *            caller's again; a peer for whose there is no memory is lost. NULL:
+ *            the port counts no messages.
  * hold       true: messages may be kept back, to go out together with the
  *            next hold(false).
  * progress   whether anything moved.
@@ -166,6 +171,7 @@ struct wefti_port_table {
     void (*use)(wefti_port *port, const wefti_port_rails *rails);
     wefti_port_reach (*reach)(wefti_port *port, int peer, int rail);
     void (*send)(wefti_port *port, const wefti_port_message *message);
+    void (*give_back)(wefti_port *port, const size_t *lent);
     void (*hold)(wefti_port *port, bool on);
     bool (*progress)(wefti_port *port);
     void (*expect)(wefti_port *port, int peer,

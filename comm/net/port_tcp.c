@@ -317,6 +317,11 @@ static void send_message(wefti_port *self, const wefti_port_message *message)
     }
 }
 
+static void give_back(wefti_port *self, const size_t *lent)
+{
+    wefti_tcp_links_give_back(&self->links, lent);
+}
+
 static void hold(wefti_port *self, bool on)
 {
     wefti_tcp_links *port = &self->links;
@@ -419,6 +424,7 @@ const wefti_port_table wefti_port_tcp = {
     .use = use_rails,
     .reach = reach_peer,
     .send = send_message,
+    .give_back = give_back,
     .hold = hold,
     .progress = progress,
     .expect = expect,

@@ -165,7 +165,7 @@ void wefti_remote_tell_entry(wefti_fabric *fabric, int peer, uint64_t number,
     wire.words[5] = part_elems;
     fabric->net->sent_bytes += payload_bytes;
     const wefti_net_load load = {wefti_entry_payload(entry, payload_bytes),
-                                 payload_bytes, urgent};
+                                 payload_bytes, urgent, NULL};
     tell(fabric, peer, &wire, &load);
 }
 
@@ -375,7 +375,7 @@ static void post(wefti_fabric *fabric, wefti_fabric_path path,
     wire.words[5] = outgoing->signature.cut;
     fabric->net->sent_bytes += outgoing->bytes;
     const wefti_net_load load = {outgoing->data, outgoing->bytes,
-                                 outgoing->urgent};
+                                 outgoing->urgent, outgoing->lent};
     tell(fabric, path.peer, &wire, &load);
 }
 

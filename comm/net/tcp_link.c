@@ -416,6 +416,17 @@ bool wefti_tcp_links_handle(wefti_tcp_links *port, int64_t word,
     return true;
 }
 
+void wefti_tcp_links_give_back(wefti_tcp_links *port, const size_t *lent)
+{
+    for (int i = 0; i < port->config.npeers * port->rail_count; i++) {
+        wefti_tcp_link *link =
+            port->peers[i / port->rail_count].links[i % port->rail_count];
+        if (link && !wefti_tcp_stream_give_back(&link->stream, lent)) {
+            lose(port, link, "no memory to keep what is to be sent");
+        }
+    }
+}
+
 /* ---- what is expected ------------------------------------------------------
  */
 

@@ -109,6 +109,9 @@ bool wefti_tcp_links_flush(wefti_tcp_links *port);
 bool wefti_tcp_links_handle(wefti_tcp_links *port, int64_t word,
                             uint32_t events);
 
+/* As give_back of comm/net/port.h. */
+void wefti_tcp_links_give_back(wefti_tcp_links *port, const size_t *lent);
+
 /*
  * As expect and hurry of comm/net/port.h. Over several rails nothing is
  * expected: which of them will carry how much of it, only the sender knows.

@@ -33,7 +33,9 @@ struct wefti_tcp_record {
     size_t head_bytes, data_bytes; /* head: frame and header */
     size_t sent_bytes;             /* of both */
     bool overtakes;
-    int passed; /* by how many */
+    int passed;   /* by how many */
+    size_t *lent; /* counts it while data is not its own; may be NULL */
+    void *own;    /* what data points to then; else NULL */
     struct {
         wefti_tcp_frame frame;
         unsigned char header[WEFTI_PORT_HEADER_BYTES];
@@ -60,6 +62,8 @@ bool wefti_tcp_stream_reserve(wefti_tcp_stream *stream)
         if (!record) {
             return false;
         }
+        record->lent = NULL;
+        record->own = NULL;
         record->next = stream->free;
         stream->free = record;
     }
@@ -68,10 +72,22 @@ bool wefti_tcp_stream_reserve(wefti_tcp_stream *stream)
     return stream->own.spill != NULL;
 }
 
+/* Its data are not read any more. */
+static void let_go(wefti_tcp_record *record)
+{
+    if (record->lent) {
+        --*record->lent;
+    }
+    free(record->own);
+    record->lent = NULL;
+    record->own = NULL;
+}
+
 static void free_list(wefti_tcp_record *first)
 {
     while (first) {
         wefti_tcp_record *next = first->next;
+        let_go(first);
         free(first);
         first = next;
     }
@@ -131,6 +147,11 @@ bool wefti_tcp_stream_put(wefti_tcp_stream *stream,
     record->overtakes = message->urgent ||
                         (message->data_bytes <= SMALL_BYTES && !message->last);
     record->passed = 0;
+    record->own = NULL;
+    record->lent = message->lent;
+    if (record->lent) {
+        ++*record->lent;
+    }
     record->head.frame = (wefti_tcp_frame){
         .header_bytes = (uint32_t)message->header_bytes,
         .data_bytes = (uint32_t)part->bytes,
@@ -142,6 +163,24 @@ bool wefti_tcp_stream_put(wefti_tcp_stream *stream,
     stream->urgent |= message->urgent;
     stream->unsent++;
     stream->unsent_bytes += record->head_bytes + record->data_bytes;
+    return true;
+}
+
+bool wefti_tcp_stream_give_back(wefti_tcp_stream *stream, const size_t *lent)
+{
+    for (wefti_tcp_record *record = stream->first; record;
+         record = record->next) {
+        if (record->lent != lent) {
+            continue;
+        }
+        void *own = malloc(record->data_bytes);
+        if (!own) {
+            return false;
+        }
+        memcpy(own, record->data, record->data_bytes);
+        let_go(record);
+        record->data = record->own = own;
+    }
     return true;
 }
 
@@ -197,6 +236,7 @@ static void retire(wefti_tcp_stream *stream, size_t bytes)
         }
         bytes -= left;
         stream->first = record->next;
+        let_go(record);
         record->next = stream->free;
         stream->free = record;
         stream->unsent--;

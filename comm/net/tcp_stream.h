@@ -100,6 +100,9 @@ bool wefti_tcp_stream_put(wefti_tcp_stream *stream,
                           const wefti_port_message *message,
                           const wefti_tcp_part *part);
 
+/* As give_back of comm/net/port.h, of one connection; false: no memory. */
+bool wefti_tcp_stream_give_back(wefti_tcp_stream *stream, const size_t *lent);
+
 /* Hands to the kernel what it takes. */
 wefti_tcp_result wefti_tcp_stream_flush(wefti_tcp_stream *stream);
 

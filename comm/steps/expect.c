@@ -123,7 +123,8 @@ static bool find_of_op(const wefti_op *op, int peer, wefti_expected *least)
         break;
     }
     return wefti_choice_has_steps(&op->choice) && !op->role.shape->varied &&
-           !wefti_op_is_deferred(op) && !op->being_read &&
+           !wefti_op_is_deferred(op) &&
+           !(op->being_read && op->unstaged != WEFTI_PLACE_LENT) &&
            !wefti_redop_is_user(op->desc.redop) &&
            find_of_lists(op, peer, least);
 }

@@ -15,6 +15,7 @@
 #include "comm/engine/extent.h"
 #include "comm/engine/op.h"
 #include "comm/engine/request.h"
+#include "comm/net/net.h"
 #include "comm/net/remote.h"
 #include "comm/net/rounds.h"
 #include "comm/pattern/shape.h"
@@ -142,6 +143,7 @@ void wefti_op_init(weft_comm *comm, wefti_op *op, const weft_op *desc,
     op->staging = -1;
     op->unstaged = WEFTI_PLACE_STAGED;
     op->being_read = false;
+    op->lent = 0;
     op->missing = op->round = 0;
     memset(op->sends, 0, sizeof(op->sends));
     memset(op->slots, 0, sizeof(op->slots));
@@ -440,6 +442,9 @@ void wefti_op_finish(weft_comm *comm, wefti_op *op, weft_status status)
     unwatch_gates(op);
     if (status != WEFT_OK && wefti_choice_has_steps(&op->choice)) {
         wefti_offers_withdraw(comm, op);
+    }
+    if (op->lent > 0) {
+        wefti_net_give_back(comm->fabric.net, &op->lent);
     }
     if (op->desc.arrived) {
         bool receives = op->role.receives && op->desc.recv;

@@ -156,6 +156,7 @@ void wefti_slot_post(weft_comm *comm, wefti_op *op, const wefti_step *step,
         .ready_ns = op->piece.posted_ns,
         .signature = op->signature,
         .place = bytes_place,
+        .lent = bytes_place == WEFTI_PLACE_LENT ? &op->lent : NULL,
         .slots = alone ? op->slots[channel] : 0,
         .urgent = wefti_class_is_urgent(op->desc.class_id)};
     wefti_staged_slot *slot =

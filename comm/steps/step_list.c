@@ -18,8 +18,8 @@
 #include "comm/steps/deferred.h"
 #include "comm/steps/offer.h"
 #include "comm/steps/op_life.h"
-#include "comm/steps/slot.h"
 #include "comm/steps/step.h"
+#include "comm/steps/unstaged.h"
 
 enum {
     STEPS_PER_PUSH = 8, /* so that no operation starves the others */
@@ -244,8 +244,7 @@ bool wefti_step_lists_run(weft_comm *comm, wefti_op *op)
         moved |= push_list(comm, op, &op->lists[t]);
         left |= !list_is_done(op, &op->lists[t]);
     }
-    op->being_read =
-        op->unstaged && !left && wefti_slots_find_reader(comm, op) >= 0;
+    op->being_read = !left && wefti_unstaged_is_read(comm, op);
     if (!left && wefti_op_check_sources(comm, op) && !op->being_read) {
         wefti_op_finish(comm, op, WEFT_OK);
         return true;

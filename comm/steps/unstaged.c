@@ -7,7 +7,9 @@
 #include "comm/control/fault.h"
 #include "comm/engine/op.h"
 #include "comm/fabric/process_read.h"
+#include "comm/net/net.h"
 #include "comm/pattern/shape.h"
+#include "comm/steps/slot.h"
 #include "kernels/wire/reduce.h"
 
 #include <errno.h>
@@ -19,6 +21,8 @@ enum {
     REDUCE_LEAST_BYTES = 2 << 20,
     /* Here loads take as long as staging; at twice of it they take less. */
     MAPPED_LEAST_BYTES = 4 << 10,
+    /* To other hosts: below, it is not worth another look at the end. */
+    LENT_LEAST_BYTES = 64 << 10,
     /* Of one element of a reduction, that a list has room for. */
     REDUCE_SOURCES_MOST = 1 + WEFTI_BOUNCES
 };
@@ -100,12 +104,21 @@ static bool suits_copies(const weft_comm *comm, const wefti_op *op)
              op->send_elems * op->role.elem_bytes >= REDUCE_LEAST_BYTES));
 }
 
+static bool suits_network(const weft_comm *comm, const wefti_op *op)
+{
+    return comm->fabric.net && wefti_net_lends(comm->fabric.net) &&
+           op->send_elems * op->role.elem_bytes >= LENT_LEAST_BYTES;
+}
+
 wefti_bytes_place wefti_unstaged_choose(weft_comm *comm, const wefti_op *op)
 {
     const bool in_place = op->desc.send == op->desc.recv;
     if (!op->role.sends || op->desc.scale ||
         (in_place && op->choice.pattern->rewrites)) {
         return WEFTI_PLACE_STAGED;
+    }
+    if (suits_network(comm, op)) {
+        return WEFTI_PLACE_LENT;
     }
     if (comm->reading == WEFTI_READING_UNKNOWN) {
         const char *why;
@@ -118,6 +131,28 @@ wefti_bytes_place wefti_unstaged_choose(weft_comm *comm, const wefti_op *op)
                : WEFTI_PLACE_STAGED;
 }
 
+static bool all_are_remote(const weft_comm *comm)
+{
+    for (int peer = 0; peer < comm->nranks; peer++) {
+        if (peer != comm->rank &&
+            !wefti_fabric_is_remote(&comm->fabric, peer)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Whether host memory goes to other hosts alone. */
+static bool is_lent(const weft_comm *comm, const wefti_op *op,
+                    const wefti_step *step)
+{
+    const bool on_device =
+        step->src == WEFTI_BUFFER_SEND ? op->places.send : op->places.recv;
+    return !on_device &&
+           (step->peer >= 0 ? wefti_fabric_is_remote(&comm->fabric, step->peer)
+                            : all_are_remote(comm));
+}
+
 wefti_bytes_place wefti_unstaged_place(const weft_comm *comm,
                                        const wefti_op *op,
                                        const wefti_step *step, const void *src,
@@ -127,9 +162,19 @@ wefti_bytes_place wefti_unstaged_place(const weft_comm *comm,
         step->src == WEFTI_BUFFER_SCRATCH) {
         return WEFTI_PLACE_STAGED;
     }
+    if (op->unstaged == WEFTI_PLACE_LENT) {
+        return is_lent(comm, op, step) ? WEFTI_PLACE_LENT : WEFTI_PLACE_STAGED;
+    }
     return is_mapped(comm, src, bytes)           ? WEFTI_PLACE_MAPPED
            : op->unstaged == WEFTI_PLACE_PROCESS ? WEFTI_PLACE_PROCESS
                                                  : WEFTI_PLACE_STAGED;
+}
+
+bool wefti_unstaged_is_read(weft_comm *comm, const wefti_op *op)
+{
+    return op->unstaged == WEFTI_PLACE_LENT ? op->lent > 0
+           : op->unstaged ? wefti_slots_find_reader(comm, op) >= 0
+                          : false;
 }
 
 bool wefti_unstaged_is_here(const weft_comm *comm, int peer,

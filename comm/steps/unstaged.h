@@ -12,6 +12,9 @@
  * What lies in memory that all have mapped (a weft_mem of the communicator) is
  * read by loads. Anything else of other processes is read by process_vm_readv,
  * with WEFT_SINGLE_COPY=on; ranks that are threads of one process stage it.
+ *
+ * To other hosts the network takes it from there; then the sender's operation
+ * waits for the network only, and has the rest copied if it fails.
  */
 #ifndef COMM_STEPS_UNSTAGED_H
 #define COMM_STEPS_UNSTAGED_H
@@ -35,6 +38,9 @@ wefti_bytes_place wefti_unstaged_place(const weft_comm *comm,
                                        const wefti_op *op,
                                        const wefti_step *step, const void *src,
                                        size_t bytes);
+
+/* Whether what was sent so is still being read; its steps are done. */
+bool wefti_unstaged_is_read(weft_comm *comm, const wefti_op *op);
 
 /* Whether message can be read by loads. */
 bool wefti_unstaged_is_here(const weft_comm *comm, int peer,

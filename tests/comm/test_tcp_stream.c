@@ -7,8 +7,10 @@
  * a pair of sockets. No clock and no network. What is expected is drawn, with a
  * printed seed: it may be any message that comes, whatever comes before it.
  * Whether enough is left to send, the kernel says of a TCP connection over the
- * loopback whose reader does not read. And what cannot be a frame, or a piece
- * of a message, is refused: each said once.
+ * loopback whose reader does not read. Whose data a sender has lent may change
+ * them once they are sent, or given back: they are, and must arrive as they
+ * were. And what cannot be a frame, or a piece of a message, is refused: each
+ * said once.
  */
 #include "comm/net/tcp_stream.h"
 
@@ -32,7 +34,8 @@
 enum {
     PACKET = 60 << 10, /* as an emulated link has them */
     PIECE = 32 << 10,  /* that a pair of sockets takes for sure */
-    MOST_BYTES = 500 << 10
+    MOST_BYTES = 500 << 10,
+    LENT_BYTES = 480 << 10
 };
 
 /* What stands before a message's data. */
@@ -451,6 +454,84 @@ static void test_pieces_of_one_message_must_agree(void **state)
     wefti_tcp_pieces_fini(&pieces);
 }
 
+/* Two of `lent` and one of another between them, more than the kernel takes. */
+static void queue_lent(wefti_tcp_stream *stream, unsigned char *data[3],
+                       size_t *lent, size_t *other)
+{
+    for (uint64_t number = 0; number < 3; number++) {
+        data[number] = malloc(LENT_BYTES);
+        assert_non_null(data[number]);
+        for (size_t k = 0; k < LENT_BYTES; k++) {
+            data[number][k] = byte_at(number, k);
+        }
+        const wefti_port_message message = {.header = &number,
+                                            .header_bytes = sizeof(number),
+                                            .data = data[number],
+                                            .data_bytes = LENT_BYTES,
+                                            .lent = number == 1 ? other : lent};
+        const wefti_tcp_part part = {.bytes = LENT_BYTES};
+        assert_true(wefti_tcp_stream_put(stream, &message, &part));
+    }
+    while (wefti_tcp_stream_flush(stream) == WEFTI_TCP_MOVED && stream->first &&
+           !stream->full) {
+    }
+    assert_true(stream->full);
+}
+
+static void test_lent_data_are_read_until_sent_or_given_back(void **state)
+{
+    (void)state;
+    reader *self = open_reader();
+    wefti_tcp_stream sender;
+    unsigned char *data[3];
+    size_t lent = 0, other = 0;
+    wefti_tcp_stream_init(&sender, &self->config, NULL);
+    sender.fd = self->fd;
+    queue_lent(&sender, data, &lent, &other);
+    assert_int_equal(lent, 2);
+    assert_int_equal(other, 1);
+    assert_true(wefti_tcp_stream_give_back(&sender, &lent));
+    assert_int_equal(lent, 0);
+    assert_int_equal(other, 1);
+    memset(data[0], 0xa5, LENT_BYTES);
+    free(data[2]);
+    while (self->arrived < 2) {
+        assert_int_equal(wefti_tcp_stream_read(&self->stream), WEFTI_TCP_MOVED);
+        assert_int_not_equal(wefti_tcp_stream_flush(&sender), WEFTI_TCP_BROKEN);
+    }
+    assert_int_equal(other, 0);
+    while (self->arrived < 3) {
+        assert_int_equal(wefti_tcp_stream_read(&self->stream), WEFTI_TCP_MOVED);
+        assert_int_not_equal(wefti_tcp_stream_flush(&sender), WEFTI_TCP_BROKEN);
+    }
+    assert_false(self->wrong);
+    free(data[0]);
+    free(data[1]);
+    sender.fd = -1; /* the reader's to close */
+    wefti_tcp_stream_fini(&sender);
+    close_reader(self);
+}
+
+static void test_lent_data_are_free_when_the_stream_ends(void **state)
+{
+    (void)state;
+    reader *self = open_reader();
+    wefti_tcp_stream sender;
+    unsigned char *data[3];
+    size_t lent = 0, other = 0;
+    wefti_tcp_stream_init(&sender, &self->config, NULL);
+    sender.fd = self->fd;
+    queue_lent(&sender, data, &lent, &other);
+    sender.fd = -1;
+    wefti_tcp_stream_fini(&sender);
+    assert_int_equal(lent, 0);
+    assert_int_equal(other, 0);
+    for (int i = 0; i < 3; i++) {
+        free(data[i]);
+    }
+    close_reader(self);
+}
+
 /* What is hidden by a low mark is worth a read once it is much. */
 static void test_hidden_bytes_count_once_they_are_many(void **state)
 {
@@ -479,6 +560,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_wakeups_are_few),
+        cmocka_unit_test(test_lent_data_are_read_until_sent_or_given_back),
+        cmocka_unit_test(test_lent_data_are_free_when_the_stream_ends),
         cmocka_unit_test(test_hidden_bytes_count_once_they_are_many),
         cmocka_unit_test(test_nothing_is_waited_for_that_does_not_come),
         cmocka_unit_test(test_frames_that_cannot_be_are_refused),

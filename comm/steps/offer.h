@@ -10,7 +10,7 @@
  * A place may be written as soon as its message can come, before the list has
  * got to that step. That is safe: patterns receive an element of the receive
  * buffer once; and where an operation is in place, a result comes only after
- * what it was made of, this rank's own input among it, has been staged.
+ * what it was made of, this rank's own input among it, has been staged or sent.
  */
 #ifndef COMM_STEPS_OFFER_H
 #define COMM_STEPS_OFFER_H

@@ -75,9 +75,9 @@ struct wefti_net {
     wefti_net_peer *peers; /* [nranks] */
     wefti_net_watch *watch;
     wefti_ended_comm *ended; /* communicators */
-    bool news;          /* a message came */
-    bool strange;       /* a foreign one has been warned about */
-    bool hurried;       /* bytes had come that were not to be looked at yet */
+    bool news;               /* a message came */
+    bool strange;            /* a foreign one has been warned about */
+    bool hurried; /* bytes had come that were not to be looked at yet */
     uint64_t late_messages; /* that were found only so */
     uint64_t sent_messages;
     uint64_t sent_bytes, received_bytes; /* payload */

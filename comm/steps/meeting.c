@@ -25,11 +25,13 @@ static bool is_barrier(const wefti_op *op)
     return op->desc.collective == WEFT_COLLECTIVE_BARRIER;
 }
 
-/* What NCCL carries out, or is being made for, has no messages of weft's. */
+/* What NCCL carries out, or is being made for, has no messages of weft's; but
+ * what ranks tell each other meanwhile may go in rounds. */
 static bool is_nccl(const wefti_op *op)
 {
     return op->choice.route == WEFTI_ROUTE_NCCL ||
-           op->signature.kind >> 56 == WEFTI_PURPOSE_ROUTE;
+           (op->signature.kind >> 56 == WEFTI_PURPOSE_ROUTE &&
+            !wefti_host_blocks_carry(op));
 }
 
 bool wefti_meeting_has_rounds(const weft_comm *comm, const wefti_op *op)

@@ -60,9 +60,10 @@ weft_status wefti_fabric_init(wefti_fabric *fabric, int rank, int nranks,
     fabric->tables = calloc(ranks, sizeof(*fabric->tables));
     fabric->rank = rank;
     fabric->posted = calloc(cells, sizeof(*fabric->posted));
+    fabric->read = calloc(cells, sizeof(*fabric->read));
     fabric->taken = calloc(cells, sizeof(*fabric->taken));
     if (!fabric->shared.regions || !fabric->shared.places || !fabric->tables ||
-        !fabric->posted || !fabric->taken) {
+        !fabric->posted || !fabric->read || !fabric->taken) {
         return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for %d peers",
                            nranks);
     }
@@ -87,12 +88,14 @@ void wefti_fabric_fini(wefti_fabric *fabric)
     free(fabric->shared.places);
     free(fabric->tables);
     free(fabric->posted);
+    free(fabric->read);
     free(fabric->taken);
     fabric->mirrors = NULL;
     fabric->shared.regions = NULL;
     fabric->shared.places = NULL;
     fabric->tables = NULL;
     fabric->posted = NULL;
+    fabric->read = NULL;
     fabric->taken = NULL;
 }
 

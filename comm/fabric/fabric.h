@@ -55,7 +55,8 @@ typedef struct wefti_incoming {
  *
  * stage     memory for staging-relative byte offset of an operation's staging,
  *           or (P2P) for slot `offset` of what goes to the peer.
- * has_room  whether one more message may be posted on the path.
+ * has_room  whether one more message may be posted on the path with at most
+ *           `most` unread ones, itself included; DEPTH is the most there are.
  * post      announce a staged message; has_room was true.
  * posted    how many messages were ever posted on the path.
  * read_by   how many of them the peer has released.
@@ -68,7 +69,8 @@ typedef struct wefti_fabric_table {
     const char *name;
     void *(*stage)(wefti_fabric *fabric, wefti_fabric_path path, int staging,
                    size_t offset);
-    bool (*has_room)(wefti_fabric *fabric, wefti_fabric_path path);
+    bool (*has_room)(wefti_fabric *fabric, wefti_fabric_path path,
+                     uint64_t most);
     void (*post)(wefti_fabric *fabric, wefti_fabric_path path,
                  const wefti_outgoing *message);
     uint64_t (*posted)(wefti_fabric *fabric, wefti_fabric_path path);
@@ -138,6 +140,7 @@ struct wefti_fabric {
     double ns_per_byte;
     int64_t *link_free_ns;
     uint64_t *posted;     /* [peer][op slot][channel] */
+    uint64_t *read;       /* the same: read_by, as last looked at for room */
     uint64_t *taken;      /* the same, of messages released by this rank */
     uint64_t *told_taken; /* the same, with a net: as far as the peer knows */
     uint64_t *awaited;    /* the same: the last whose release the peer awaits */
@@ -232,7 +235,17 @@ static inline void *wefti_fabric_stage(wefti_fabric *fabric,
 static inline bool wefti_fabric_has_room(wefti_fabric *fabric,
                                          wefti_fabric_path path)
 {
-    return fabric->tables[path.peer]->has_room(fabric, path);
+    const uint64_t most = wefti_op_slot_is_p2p(path.op_slot)
+                              ? wefti_fabric_p2p_slots(fabric, path.peer)
+                              : WEFTI_DEPTH;
+    return fabric->tables[path.peer]->has_room(fabric, path, most);
+}
+
+/* The same for a message that no slot is needed for: LINE. */
+static inline bool wefti_fabric_has_line(wefti_fabric *fabric,
+                                         wefti_fabric_path path)
+{
+    return fabric->tables[path.peer]->has_room(fabric, path, WEFTI_DEPTH);
 }
 
 static inline void wefti_fabric_post(wefti_fabric *fabric,

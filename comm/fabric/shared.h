@@ -131,9 +131,13 @@ typedef enum wefti_bytes_place {
                           */
     WEFTI_PLACE_PROCESS, /* in the sender's process, at an address of its own;
                             local peers only */
-    WEFTI_PLACE_LENT     /* there too, until the network has taken them; remote
+    WEFTI_PLACE_LENT,    /* there too, until the network has taken them; remote
                             peers only, which find them STAGED */
+    WEFTI_PLACE_LINE     /* in the message itself, which copies them; its reader
+                            takes them for staged; local peers only */
 } wefti_bytes_place;
+
+enum { WEFTI_LINE_BYTES = 24 }; /* the most that such a message has */
 
 /*
  * One message. sequence: fabric post -> peek, stored last: the words beside it
@@ -143,13 +147,19 @@ typedef enum wefti_bytes_place {
  */
 typedef struct wefti_posted_message {
     _Alignas(64) _Atomic uint64_t sequence;
-    uint64_t offset; /* of its bytes: from the sender's region, in the domain's
-                        memory, or an address */
     uint32_t bytes;
-    uint32_t place;     /* a wefti_bytes_place: which of these */
-    int64_t ready_ns;   /* when the sender's data were there */
-    int64_t visible_ns; /* not to be read before (rate limit); 0: at once */
+    uint32_t place;            /* a wefti_bytes_place */
     wefti_signature signature; /* of point-to-point operations */
+    union {
+        struct {
+            uint64_t offset;    /* of its bytes: from the sender's region, in
+                                   the domain's memory, or an address */
+            int64_t ready_ns;   /* when the sender's data were there */
+            int64_t visible_ns; /* not to be read before (rate limit); 0: at
+                                   once */
+        };
+        unsigned char line[WEFTI_LINE_BYTES]; /* LINE: instead of all three */
+    };
 } wefti_posted_message;
 
 /*

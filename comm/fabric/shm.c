@@ -4,7 +4,12 @@
  *
  * Bytes are staged in the sender's region and used there by every reader: one
  * copy in, however many peers; a reduction reads its sources in place. Those of
- * a large message may stay in the sender's buffer (comm/steps/unstaged.h).
+ * a large message may stay in the sender's buffer (comm/steps/unstaged.h), and
+ * those of a tiny one go in the message's own cache line.
+ *
+ * A core that wants a line which another has written or read waits as long as
+ * a tiny message takes. So a sender looks at consumed only when its slots seem
+ * to be full, and fetches the next message's line before it needs it.
  *
  * message.sequence (sender's store) pairs with peek's load: the bytes and the
  * message's fields are complete. consumed (reader's store) pairs with read_by's
@@ -12,7 +17,10 @@
  */
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/prefetch.h"
 #include "comm/fabric/fabric.h"
+
+#include <string.h>
 
 static void *stage(wefti_fabric *fabric, wefti_fabric_path path, int staging,
                    size_t offset)
@@ -38,12 +46,14 @@ static uint64_t read_by(wefti_fabric *fabric, wefti_fabric_path path)
         &fabric->shared, path.peer, fabric->rank, path.op_slot, path.channel));
 }
 
-static bool has_room(wefti_fabric *fabric, wefti_fabric_path path)
+static bool has_room(wefti_fabric *fabric, wefti_fabric_path path,
+                     uint64_t most)
 {
-    const uint64_t most = wefti_op_slot_is_p2p(path.op_slot)
-                              ? wefti_fabric_p2p_slots(fabric, path.peer)
-                              : WEFTI_DEPTH;
-    return posted(fabric, path) - read_by(fabric, path) < most;
+    const size_t cell = wefti_fabric_cell(&path);
+    if (fabric->posted[cell] - fabric->read[cell] >= most) {
+        fabric->read[cell] = read_by(fabric, path);
+    }
+    return fabric->posted[cell] - fabric->read[cell] < most;
 }
 
 /* What the reader needs to find a message's bytes. */
@@ -79,26 +89,46 @@ static const void *find_bytes(const wefti_fabric *fabric, int peer,
     return found;
 }
 
+/* All of the message but its sequence. */
+static void fill_in(wefti_fabric *fabric, int peer,
+                    const wefti_outgoing *outgoing,
+                    wefti_posted_message *message)
+{
+    const bool away = peer != fabric->rank;
+    message->bytes = (uint32_t)outgoing->bytes;
+    message->place = outgoing->place;
+    message->signature = outgoing->signature;
+    fabric->payload_bytes += away ? outgoing->bytes : 0;
+    if (outgoing->place == WEFTI_PLACE_LINE) {
+        memcpy(message->line, outgoing->data, outgoing->bytes);
+        return;
+    }
+    message->offset = tell_where(fabric, outgoing);
+    message->ready_ns = outgoing->ready_ns;
+    message->visible_ns =
+        away ? wefti_fabric_charge(fabric, outgoing->bytes) : 0;
+    fabric->unstaged_bytes +=
+        outgoing->place == WEFTI_PLACE_STAGED ? 0 : outgoing->bytes;
+}
+
+static wefti_posted_message *message_to(const wefti_fabric *fabric,
+                                        wefti_fabric_path path,
+                                        uint64_t sequence)
+{
+    return wefti_shared_get_message(&fabric->shared, fabric->rank, path.peer,
+                                    path.op_slot, path.channel, sequence);
+}
+
 static void post(wefti_fabric *fabric, wefti_fabric_path path,
                  const wefti_outgoing *outgoing)
 {
     uint64_t sequence = ++fabric->posted[wefti_fabric_cell(&path)];
-    wefti_posted_message *message =
-        wefti_shared_get_message(&fabric->shared, fabric->rank, path.peer,
-                                 path.op_slot, path.channel, sequence);
-    message->offset = tell_where(fabric, outgoing);
-    message->bytes = (uint32_t)outgoing->bytes;
-    message->place = outgoing->place;
-    message->ready_ns = outgoing->ready_ns;
-    const bool away = path.peer != fabric->rank;
-    message->visible_ns =
-        away ? wefti_fabric_charge(fabric, outgoing->bytes) : 0;
-    message->signature = outgoing->signature;
-    fabric->payload_bytes += away ? outgoing->bytes : 0;
-    fabric->unstaged_bytes +=
-        outgoing->place == WEFTI_PLACE_STAGED ? 0 : outgoing->bytes;
+    wefti_posted_message *message = message_to(fabric, path, sequence);
+    fill_in(fabric, path.peer, outgoing, message);
     atomic_store(&message->sequence, sequence);
     wefti_doorbell_ring(fabric->bells[path.peer]);
+    wefti_prefetch_write(message_to(fabric, path, sequence + 1),
+                         sizeof(*message));
 }
 
 static bool peek(wefti_fabric *fabric, wefti_fabric_path path,
@@ -111,6 +141,14 @@ static bool peek(wefti_fabric *fabric, wefti_fabric_path path,
     if (atomic_load(&message->sequence) != sequence) {
         return false;
     }
+    message_out->bytes = message->bytes;
+    message_out->signature = message->signature;
+    if (message->place == WEFTI_PLACE_LINE) {
+        message_out->place = WEFTI_PLACE_STAGED;
+        message_out->data = message->line;
+        message_out->ready_ns = 0;
+        return true;
+    }
     if (message->visible_ns && message->visible_ns > wefti_clock_ns()) {
         if (message->visible_ns < *due_ns) {
             *due_ns = message->visible_ns;
@@ -119,9 +157,7 @@ static bool peek(wefti_fabric *fabric, wefti_fabric_path path,
     }
     message_out->place = (wefti_bytes_place)message->place;
     message_out->data = find_bytes(fabric, path.peer, message);
-    message_out->bytes = message->bytes;
     message_out->ready_ns = message->ready_ns;
-    message_out->signature = message->signature;
     return true;
 }
 

@@ -381,9 +381,10 @@ static void *stage(wefti_fabric *fabric, wefti_fabric_path path, int staging,
            offset * WEFTI_P2P_SLOT_BYTES;
 }
 
-static bool has_room(wefti_fabric *fabric, wefti_fabric_path path)
+static bool has_room(wefti_fabric *fabric, wefti_fabric_path path,
+                     uint64_t most)
 {
-    return wefti_fabric_shm.has_room(fabric, path);
+    return wefti_fabric_shm.has_room(fabric, path, most);
 }
 
 static uint64_t posted(wefti_fabric *fabric, wefti_fabric_path path)

@@ -10,6 +10,8 @@
 #include "comm/pattern/shape.h"
 #include "comm/steps/reduction.h"
 
+enum { SMALL_ELEMS = 64 << 10 };
+
 static weft_status check_enums(const weft_op *op)
 {
     if ((unsigned)op->collective >= WEFT_COLLECTIVE_COUNT) {
@@ -332,9 +334,37 @@ static weft_status settle(weft_op *op, const weft_comm *comm, wefti_role *role)
     return WEFT_OK;
 }
 
+/*
+ * A small message from or to host memory, without anything that few have. All
+ * that may be wrong with one is looked at here: most are so small that the
+ * questions below take longer than the message.
+ */
+static bool is_plain_message(const weft_op *op, const weft_comm *comm)
+{
+    const bool send = op->collective == WEFT_COLLECTIVE_SEND;
+    const bool usual = op->redop == WEFT_REDOP_SUM && !op->scale &&
+                       op->chunk_order == WEFT_CHUNK_ORDER_ASCENDING &&
+                       !op->gate_elems && !wefti_op_is_gated(op) &&
+                       !op->send_counts && !op->send_displs &&
+                       !op->recv_counts && !op->recv_displs &&
+                       !op->deferred_counts && !op->arrived_counts;
+    return (send || op->collective == WEFT_COLLECTIVE_RECV) && usual &&
+           !comm->copies && (send ? op->send : op->recv) &&
+           op->count <= SMALL_ELEMS && (unsigned)op->dtype < WEFT_DTYPE_COUNT &&
+           (unsigned)op->root < (unsigned)comm->nranks &&
+           (unsigned)op->class_id < WEFT_CLASS_COUNT &&
+           op->class_id != WEFT_CLASS_COMPUTE;
+}
+
 weft_status wefti_check_op(weft_op *op, uint64_t epoch, const weft_comm *comm,
                            wefti_role *role_out, wefti_op_places *places_out)
 {
+    if (is_plain_message(op, comm)) {
+        *role_out =
+            wefti_role_of(op->collective, op->dtype, op->root, comm->rank);
+        *places_out = (wefti_op_places){false, false};
+        return WEFT_OK;
+    }
     weft_status status = check_enums(op);
     if (status != WEFT_OK) {
         return status;

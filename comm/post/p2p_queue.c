@@ -3,7 +3,9 @@
  * comm/post/p2p_queue.c - queues of point-to-point operations, up to three per
  * ordered pair, which hold each other up in nothing.
  *
- * Only the oldest of a queue moves, once its stream has come to it. A message
+ * Only the oldest of a queue moves, once its stream has come to it. One chunk
+ * from host memory that has room, or is there, when it is the oldest passes at
+ * once, without an operation; in an empty queue before it is queued. Any other
  * is the one-list pattern below: chunks of a fixed size through the pair's
  * staging, at least one message, so that an empty message carries its signature
  * too.
@@ -11,6 +13,7 @@
 #include "comm/post/p2p_queue.h"
 
 #include "base/error.h"
+#include "base/relax.h"
 #include "comm/core/wake.h"
 #include "comm/engine/copies.h"
 #include "comm/engine/op.h"
@@ -21,7 +24,10 @@
 
 #include <stdlib.h>
 
-enum { MESSAGES_PER_PUSH = 64 }; /* so that no pair starves the others */
+enum {
+    MESSAGES_PER_PUSH = 64, /* so that no pair starves the others */
+    LOOKS_AT_ONCE = 100     /* some microseconds */
+};
 
 static bool supports(const wefti_problem *problem)
 {
@@ -215,33 +221,6 @@ static void refuse(weft_comm *comm, const wefti_request *request)
     }
 }
 
-/* Appends all messages of a batch to their queues. */
-static void submit(weft_comm *comm, wefti_request *request)
-{
-    wefti_batch *batch = batch_of(request);
-    batch->left = batch->count;
-    batch->status = WEFT_OK;
-    for (size_t i = 0; i < batch->count; i++) {
-        wefti_p2p_message *message = &batch->messages[i];
-        wefti_p2p_queue *queue = queue_of(comm, message);
-        message->batch = batch;
-        message->next = NULL;
-        if (queue->first) {
-            queue->last->next = message;
-        } else {
-            queue->first = message;
-        }
-        queue->last = message;
-        if (!queue->busy) {
-            list_busy(comm, queue, &message->desc);
-        }
-    }
-    comm->messages_pending += batch->count;
-    if (batch->count == 0) {
-        wefti_request_end(comm, request, WEFT_OK);
-    }
-}
-
 /* Both sides sign as the sender does. */
 static wefti_signature sign(const weft_op *desc)
 {
@@ -258,52 +237,72 @@ static wefti_signature sign_carried(const wefti_p2p_message *message)
     return made;
 }
 
-/* Whether a message is one message between host buffers, unwatched.
- */
-static bool is_plain(const weft_comm *comm, const wefti_p2p_message *message,
-                     size_t bytes)
+static size_t bytes_of(const weft_op *desc)
+{
+    return desc->count * weft_dtype_bytes(desc->dtype);
+}
+
+/* Whether it is one chunk between host buffers, unwatched. */
+static bool is_plain(const weft_comm *comm, const wefti_p2p_message *message)
 {
     const weft_op *desc = &message->desc;
-    return bytes <= WEFTI_P2P_SLOT_BYTES && !wefti_op_is_gated(desc) &&
-           !message->carried &&
-           (!desc->gate_elems || desc->gate_elems >= desc->count) &&
+    return bytes_of(desc) <= WEFTI_P2P_SLOT_BYTES && !wefti_op_is_gated(desc) &&
+           !message->carried && !message->signature.cut &&
            !comm->observer.moved && !message->places.send &&
            !message->places.recv;
 }
 
-static bool send_now(weft_comm *comm, const wefti_p2p_queue *queue,
-                     size_t bytes)
+/* Whether a message of so many bytes to peer lies in its own line. */
+static bool fits_line(const weft_comm *comm, int peer, size_t bytes)
 {
-    const weft_op *desc = &queue->first->desc;
-    wefti_fabric_path path = {desc->root, queue->op->op_slot, 0};
-    if (!wefti_fabric_has_room(&comm->fabric, path)) {
-        return false;
-    }
+    return bytes <= WEFTI_LINE_BYTES && comm->fabric.ns_per_byte <= 0 &&
+           !wefti_fabric_is_remote(&comm->fabric, peer);
+}
+
+static void *stage_at(weft_comm *comm, wefti_fabric_path path, uint64_t slots)
+{
+    const uint64_t posted = wefti_fabric_posted(&comm->fabric, path);
+    return wefti_fabric_stage(&comm->fabric, path, -1,
+                              (size_t)(posted % slots));
+}
+
+static bool send_now(weft_comm *comm, wefti_fabric_path path,
+                     const wefti_p2p_message *it)
+{
+    const weft_op *desc = &it->desc;
     const uint64_t slots = wefti_fabric_p2p_slots(&comm->fabric, path.peer);
-    size_t slot = (size_t)(wefti_fabric_posted(&comm->fabric, path) % slots);
-    wefti_outgoing message = {
-        .data = wefti_fabric_stage(&comm->fabric, path, -1, slot),
-        .bytes = bytes,
-        .signature = sign(desc),
-        .slots = (int)slots,
-        .urgent = wefti_class_is_urgent(desc->class_id)};
-    wefti_copy((void *)(uintptr_t)message.data, desc->send, bytes);
+    wefti_outgoing message = {.data = desc->send,
+                              .bytes = bytes_of(desc),
+                              .signature = it->signature,
+                              .slots = (int)slots,
+                              .urgent = wefti_class_is_urgent(desc->class_id)};
+    if (fits_line(comm, path.peer, message.bytes)) {
+        message.place = WEFTI_PLACE_LINE;
+        if (!wefti_fabric_has_line(&comm->fabric, path)) {
+            return false;
+        }
+    } else {
+        if (!wefti_fabric_has_room(&comm->fabric, path)) {
+            return false;
+        }
+        void *staged = stage_at(comm, path, slots);
+        wefti_copy(staged, desc->send, message.bytes);
+        message.data = staged;
+    }
     wefti_fabric_post(&comm->fabric, path, &message);
     return true;
 }
 
-static bool recv_now(weft_comm *comm, const wefti_p2p_queue *queue,
-                     size_t bytes)
+static bool recv_now(weft_comm *comm, wefti_fabric_path path,
+                     const wefti_p2p_message *it)
 {
-    const weft_op *desc = &queue->first->desc;
-    wefti_fabric_path path = {desc->root, queue->op->op_slot, 0};
     wefti_incoming message;
     if (!wefti_fabric_peek(&comm->fabric, path, &message,
                            &comm->engine->due_ns) ||
-        !wefti_signature_equal(message.signature, sign(desc))) {
+        !wefti_signature_equal(message.signature, it->signature)) {
         return false;
     }
-    wefti_copy(desc->recv, message.data, bytes);
+    wefti_copy(it->desc.recv, message.data, message.bytes);
     wefti_fabric_release(&comm->fabric, path);
     return true;
 }
@@ -315,22 +314,63 @@ static void note(weft_comm *comm, uint64_t number, const weft_op *desc)
 }
 
 /*
- * The common case: the queue's first message is plain, and there is room for
- * it, or it is there. Whatever is not so, a mismatch too, is its operation's
- * work.
+ * The common case: a message that is, or would be, the queue's first is plain,
+ * and there is room for it, or it is there. Whatever is not so, a mismatch too,
+ * is its operation's work.
  */
-static bool pass_now(weft_comm *comm, wefti_p2p_queue *queue)
+static bool pass_now(weft_comm *comm, wefti_p2p_queue *queue,
+                     const wefti_p2p_message *message)
 {
-    const weft_op *desc = &queue->first->desc;
-    bool send = desc->collective == WEFT_COLLECTIVE_SEND;
-    size_t bytes = desc->count * weft_dtype_bytes(desc->dtype);
-    if (!is_plain(comm, queue->first, bytes) ||
-        !(send ? send_now(comm, queue, bytes) : recv_now(comm, queue, bytes))) {
+    const weft_op *desc = &message->desc;
+    const wefti_fabric_path path = {desc->root, queue->op->op_slot, 0};
+    const bool send = desc->collective == WEFT_COLLECTIVE_SEND;
+    if (!is_plain(comm, message) || !(send ? send_now(comm, path, message)
+                                           : recv_now(comm, path, message))) {
         return false;
     }
-    comm->budget_bytes -= (int64_t)bytes;
+    comm->budget_bytes -= (int64_t)bytes_of(desc);
     note(comm, ++queue->number, desc);
     return true;
+}
+
+static void append(weft_comm *comm, wefti_p2p_queue *queue,
+                   wefti_p2p_message *message)
+{
+    message->next = NULL;
+    if (queue->first) {
+        queue->last->next = message;
+    } else {
+        queue->first = message;
+    }
+    queue->last = message;
+    if (!queue->busy) {
+        list_busy(comm, queue, &message->desc);
+    }
+    comm->messages_pending++;
+}
+
+/* Appends the messages of a batch to their queues, but for those that pass at
+ * once. */
+static void submit(weft_comm *comm, wefti_request *request)
+{
+    wefti_batch *batch = batch_of(request);
+    batch->left = 0;
+    batch->status = WEFT_OK;
+    for (size_t i = 0; i < batch->count; i++) {
+        wefti_p2p_message *message = &batch->messages[i];
+        wefti_p2p_queue *queue = queue_of(comm, message);
+        message->batch = batch;
+        message->signature =
+            message->carried ? sign_carried(message) : sign(&message->desc);
+        if (queue->first || request->ticket ||
+            !pass_now(comm, queue, message)) {
+            append(comm, queue, message);
+            batch->left++;
+        }
+    }
+    if (batch->left == 0) {
+        wefti_request_end(comm, request, WEFT_OK);
+    }
 }
 
 /* Makes the queue's operation carry out its first message. */
@@ -346,11 +386,11 @@ static void load(weft_comm *comm, wefti_p2p_queue *queue)
     wefti_op_init(comm, op, desc, &role, message->epoch);
     op->places = message->places;
     op->state = WEFTI_OP_POSTED;
+    op->signature = message->signature;
     if (message->carried) {
         op->choice = (wefti_choice){.chunk_elems = 1,
                                     .digest = message->carried,
                                     .route = comm->tuning.route};
-        op->signature = sign_carried(message);
         op->ticket = message->batch->request.ticket;
         op->brief = message->next && message->next->carried &&
                     message->next->batch == message->batch && !desc->arrived;
@@ -358,7 +398,6 @@ static void load(weft_comm *comm, wefti_p2p_queue *queue)
         return;
     }
     op->choice = (wefti_choice){.pattern = &message_pattern};
-    op->signature = sign(desc);
     op->problem.chunk_elems = WEFTI_P2P_SLOT_BYTES / role.elem_bytes;
     op->slots[0] = (int)wefti_fabric_p2p_slots(&comm->fabric, desc->root);
     op->unstaged = wefti_unstaged_choose(comm, op);
@@ -389,7 +428,8 @@ static wefti_title describe(const weft_comm *comm, const wefti_request *request)
                          queue->number + 1};
 }
 
-static bool advance_queue(weft_comm *comm, wefti_p2p_queue *queue)
+/* loads: what does not pass at once is its operation's work now. */
+static bool advance_queue(weft_comm *comm, wefti_p2p_queue *queue, bool loads)
 {
     bool moved = false;
     for (int i = 0; queue->first && i < MESSAGES_PER_PUSH &&
@@ -401,11 +441,14 @@ static bool advance_queue(weft_comm *comm, wefti_p2p_queue *queue)
             if (!wefti_request_reached(comm, &message->batch->request)) {
                 break;
             }
-            if (pass_now(comm, queue)) {
+            if (pass_now(comm, queue, message)) {
                 moved = true;
                 queue->first = message->next;
                 leave_batch(comm, message->batch, WEFT_OK);
                 continue;
+            }
+            if (!loads) {
+                break;
             }
             load(comm, queue);
         }
@@ -425,14 +468,14 @@ static bool is_urgent(const wefti_p2p_queue *queue)
 }
 
 /* One push for all pairs. */
-static bool advance(weft_comm *comm, bool urgent)
+static bool advance_all(weft_comm *comm, bool urgent, bool loads)
 {
     bool moved = false;
     wefti_p2p_queue **link = &comm->busy_queues;
     while (*link) {
         wefti_p2p_queue *queue = *link;
         if (!urgent || is_urgent(queue)) {
-            moved |= advance_queue(comm, queue);
+            moved |= advance_queue(comm, queue, loads);
         }
         if (queue->first) {
             link = &queue->next_busy;
@@ -444,10 +487,40 @@ static bool advance(weft_comm *comm, bool urgent)
     return moved;
 }
 
+static bool advance(weft_comm *comm, bool urgent)
+{
+    return advance_all(comm, urgent, true);
+}
+
+/* Whether all that is left of it may pass without another's help. */
+static bool passes_soon(const weft_comm *comm, const wefti_batch *batch)
+{
+    bool soon = wefti_engine_spins(comm->engine) &&
+                comm->fabric.ns_per_byte <= 0 && !comm->fabric.net;
+    for (size_t i = 0; soon && i < batch->count; i++) {
+        soon = is_plain(comm, &batch->messages[i]);
+    }
+    return soon;
+}
+
+/*
+ * Looks for what is to come a few times before the lock is given back, and an
+ * operation is made of it: the peer has mostly just been called too. Bounded,
+ * because others may want the lock.
+ */
 static void push(weft_comm *comm, wefti_request *request)
 {
-    (void)request;
-    advance(comm, false);
+    const wefti_batch *batch = batch_of(request);
+    const bool spin = batch->left > 0 && passes_soon(comm, batch);
+    for (int look = 0; spin && look < LOOKS_AT_ONCE && batch->left > 0;
+         look++) {
+        if (!advance_all(comm, false, false)) {
+            wefti_relax();
+        }
+    }
+    if (batch->left > 0) {
+        advance(comm, false);
+    }
 }
 
 static void fail(weft_comm *comm)

@@ -5,9 +5,10 @@
  *
  *   batch (a posted list) --< message --> queue of its pair and direction
  *
- * A waiting message is small. The first of a queue is carried out by the
- * queue's own wefti_op, so there are two of those per peer and queue, however
- * many messages wait, and a post never waits for room.
+ * A message that can go, or has come, when it is posted is never queued. One
+ * that waits is small. The first of a queue is carried out by the queue's own
+ * wefti_op, so there are two of those per peer and queue, however many messages
+ * wait, and a post never waits for room.
  */
 #ifndef COMM_POST_P2P_QUEUE_H
 #define COMM_POST_P2P_QUEUE_H
@@ -26,7 +27,8 @@ struct wefti_p2p_message {
     wefti_p2p_message *next;
     wefti_batch *batch;
     uint64_t epoch;
-    weft_op desc; /* SEND or RECV, checked */
+    weft_op desc;              /* SEND or RECV, checked */
+    wefti_signature signature; /* once it is taken in */
     int queue;
     wefti_op_places places;
     uint8_t carried; /* digest of the route that carries it; 0: own steps */

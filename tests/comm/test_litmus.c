@@ -29,7 +29,12 @@
 
 #include <cmocka.h>
 
-enum { WORDS = 24, BEFORE = 200, ROUND_NS = 150000000 };
+enum {
+    WORDS = 24,
+    LINE_WORDS = WEFTI_LINE_BYTES / 8,
+    BEFORE = 200,
+    ROUND_NS = 150000000
+};
 static const uint64_t wraps[] = {0, UINT64_C(1) << 32};
 
 static uint64_t word_of(uint64_t round, uint64_t i)
@@ -44,13 +49,18 @@ static void write_words(uint64_t *words, uint64_t round)
     }
 }
 
-static uint64_t wrong_words(const uint64_t *words, uint64_t round)
+static uint64_t wrong_of(const uint64_t *words, uint64_t count, uint64_t round)
 {
     uint64_t wrong = 0;
-    for (uint64_t i = 0; i < WORDS; i++) {
+    for (uint64_t i = 0; i < count; i++) {
         wrong += words[i] != word_of(round, i);
     }
     return wrong;
+}
+
+static uint64_t wrong_words(const uint64_t *words, uint64_t round)
+{
+    return wrong_of(words, WORDS, round);
 }
 
 /* ---- a message is posted; it is consumed ----------------------------------
@@ -70,6 +80,12 @@ static const wefti_fabric_path to_reader = {
 static const wefti_fabric_path to_sender = {
     .peer = 0, .op_slot = 3, .channel = 1};
 
+/* Every third message lies in its own line. */
+static bool is_in_line(uint64_t round)
+{
+    return round % 3 == 0;
+}
+
 static void *send_messages(void *argument)
 {
     link_state *link = argument;
@@ -85,11 +101,14 @@ static void *send_messages(void *argument)
             end, to_reader, 2,
             (size_t)(wefti_fabric_posted(end, to_reader) % WEFTI_DEPTH) * 512);
         write_words(staged, round);
-        const wefti_outgoing outgoing = {
-            .data = staged,
-            .bytes = WORDS * sizeof(*staged),
-            .ready_ns = (int64_t)round,
-            .signature = {round, ~round, round * 3}};
+        wefti_outgoing outgoing = {.data = staged,
+                                   .bytes = WORDS * sizeof(*staged),
+                                   .ready_ns = (int64_t)round,
+                                   .signature = {round, ~round, round * 3}};
+        if (is_in_line(round)) {
+            outgoing.bytes = WEFTI_LINE_BYTES;
+            outgoing.place = WEFTI_PLACE_LINE;
+        }
         wefti_fabric_post(end, to_reader, &outgoing);
         round++;
     }
@@ -124,9 +143,12 @@ static void *take_messages(void *argument)
             continue;
         }
         const uint64_t round = link->rounds++;
-        link->wrong += wrong_words(message.data, round) +
-                       (message.bytes != WORDS * sizeof(uint64_t)) +
-                       (message.ready_ns != (int64_t)round) +
+        const bool in_line = is_in_line(round);
+        const uint64_t words = in_line ? LINE_WORDS : WORDS;
+        link->wrong += wrong_of(message.data, words, round) +
+                       (message.bytes != words * sizeof(uint64_t)) +
+                       (message.ready_ns != (in_line ? 0 : (int64_t)round)) +
+                       (message.place != WEFTI_PLACE_STAGED) +
                        (message.signature.count != round) +
                        (message.signature.kind != ~round) +
                        (message.signature.cut != round * 3);

@@ -8,6 +8,8 @@
  * data are not ready, while messages of another queue between the same two
  * ranks must come and be complete; random traffic of all queues, posted by the
  * receiver in another order of queues than by the sender, from a printed seed.
+ * Short ones, of all lengths round that of a cache line, are sent long before
+ * any is wanted, so that some pass at once, some fill the slots and some wait.
  * Argument: threads, processes, shadow or cuda (the fake driver).
  */
 #include "tests/comm/world.h"
@@ -274,6 +276,84 @@ static int refuse(weft_comm *comm, void *context)
     return failures;
 }
 
+/* ---- short ones, far ahead -------------------------------------------------
+ */
+
+enum { AHEAD = 200, AHEAD_ELEMS_MOST = 20 };
+
+/* Elements of one message: 0 to more than a cache line has room for. */
+static size_t ahead_elems(int number)
+{
+    return (size_t)number * 7 % (AHEAD_ELEMS_MOST + 1);
+}
+
+static weft_op ahead_op(const desk *self, int32_t *buffer, int number)
+{
+    const bool sends = self->rank == 0;
+    return (weft_op){.size_bytes = sizeof(weft_op),
+                     .collective =
+                         sends ? WEFT_COLLECTIVE_SEND : WEFT_COLLECTIVE_RECV,
+                     .send = sends ? buffer : NULL,
+                     .recv = sends ? NULL : buffer,
+                     .count = ahead_elems(number),
+                     .dtype = WEFT_DTYPE_I32,
+                     .root = 1 - self->rank};
+}
+
+static int send_ahead(const desk *self, int32_t *buffer)
+{
+    weft_request *requests[AHEAD] = {0};
+    int failures = 0;
+    for (int n = 0; n < AHEAD; n++) {
+        int32_t *at = buffer + n * AHEAD_ELEMS_MOST;
+        const weft_op op = ahead_op(self, at, n);
+        failures +=
+            fill(self, at, 0, n, ahead_elems(n)) +
+            CHECK(weft_op_begin(&op, 0, self->comm, &requests[n]) == WEFT_OK);
+    }
+    failures += CHECK(weft_barrier(self->comm, NULL) == WEFT_OK);
+    for (int n = 0; n < AHEAD && failures == 0; n++) {
+        failures += CHECK(weft_request_wait(requests[n]) == WEFT_OK);
+        weft_request_destroy(requests[n]);
+    }
+    return failures;
+}
+
+static int receive_late(const desk *self, int32_t *buffer)
+{
+    int failures = CHECK(weft_barrier(self->comm, NULL) == WEFT_OK);
+    for (int n = 0; n < AHEAD && failures == 0; n++) {
+        int32_t *at = buffer + n * AHEAD_ELEMS_MOST;
+        const weft_op op = ahead_op(self, at, n);
+        failures += CHECK(weft_op_post(&op, 0, self->comm, NULL) == WEFT_OK) +
+                    compare(self, at, 0, 0, n, ahead_elems(n));
+    }
+    return failures;
+}
+
+static int run_ahead(weft_comm *comm, void *context)
+{
+    desk self = {.comm = comm, .rank = weft_comm_get_rank(comm)};
+    weft_device *own = NULL;
+    int failures = 0;
+    if (!device_of(&self, context)) {
+        failures += CHECK(weft_device_open("host", 0, &own) == WEFT_OK);
+        self.device = own;
+    }
+    int32_t *buffer = make(&self, (size_t)AHEAD * AHEAD_ELEMS_MOST);
+    failures += self.rank == 0 ? send_ahead(&self, buffer)
+                               : receive_late(&self, buffer);
+    weft_device_free(self.device, buffer);
+    weft_device_close(own);
+    return failures;
+}
+
+static void test_p2p_short_sent_far_ahead_come_in_order(void **state)
+{
+    (void)state;
+    assert_int_equal(world_run_as(mode, 2, run_ahead), 0);
+}
+
 static void test_p2p_queue_unknown_is_refused(void **state)
 {
     (void)state;
@@ -311,6 +391,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_p2p_queue_unknown_is_refused),
         cmocka_unit_test(test_p2p_queues_hold_each_other_up_in_nothing),
+        cmocka_unit_test(test_p2p_short_sent_far_ahead_come_in_order),
         cmocka_unit_test(test_p2p_queue_of_one_side_is_named)};
     mode = argc > 1 ? argv[1] : "threads";
     seed = random_seed();

@@ -89,7 +89,8 @@ else()
         DEPENDS ${weft_math_kernel_sources} ${weft_math_kernel_headers}
             ${kernels_dir}/weft_math_kernels.cu VERBATIM
         COMMENT "math kernels for sm_80, sm_90, sm_100")
-    add_custom_target(weft_math_kernels ALL
+    # Not in all: nothing opens them yet, and nvcc takes 16 seconds.
+    add_custom_target(weft_math_kernels
         DEPENDS ${kernels_dir}/weft_math_kernels.fatbin)
 
     # weft_kernels.so: the fatbin and nothing else, opened by libweft when a GPU

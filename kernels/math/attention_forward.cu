@@ -63,6 +63,7 @@ template <class Real> struct attention_query {
                                    head.o + i * args.shape.o_stride + d);
                            }
                        });
+            __syncwarp(); /* all have read lse, which one of them writes */
         }
     }
 

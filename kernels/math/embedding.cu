@@ -49,7 +49,8 @@ static __device__ inline void
 embedding_backward(const wefti_math_embedding_backward &args)
 {
     size_t columns = (args.width + WARP - 1) / WARP;
-    size_t shares = columns ? (warp_count() + columns - 1) / columns : 0;
+    size_t shares =
+        columns && columns < warp_count() ? warp_count() / columns : 1;
     for (size_t n = warp_first(); n < columns * shares; n += warp_count()) {
         embedding_share<Real>(args, n % columns * WARP, (unsigned)(n / columns),
                               (unsigned)shares);

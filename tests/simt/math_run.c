@@ -142,7 +142,7 @@ static void launch(const char *op, math_kind kind, const void *args,
 void math_launch(const char *op, math_kind kind, const void *args,
                  check_random *random)
 {
-    static const unsigned threads[] = {32, 64, 96, WEFTI_MATH_THREADS};
+    static const unsigned threads[] = {32, 64, 96, 128};
 
     launch(op, kind, args, threads[check_bits(random) % 4], 0, random);
 }

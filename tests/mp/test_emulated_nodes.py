@@ -25,7 +25,7 @@ LONG = "WEFT_TEST_LONG" in os.environ
 OPS = ["all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce",
        "sendrecv", "barrier"]
 LIMIT_S = 60
-ATTEMPTS = 5  # where other jobs can make two rails measure no faster than one
+ATTEMPTS = 8  # where other jobs can make two rails measure no faster than one
 
 
 def environment(**settings):
@@ -216,6 +216,7 @@ class Emulated(unittest.TestCase):
             counts = {route["rails"] for route in facts["routes"]}
             if counts == {2}:
                 break
+            time.sleep(1)  # other jobs come and go
         self.assertEqual(counts, {2})
         rails = facts["routes"][-1]["levels"][-1]["rail_rates"]
         self.assertEqual([rail["name"] for rail in rails], ["eth0", "eth1"])

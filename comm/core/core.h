@@ -334,6 +334,7 @@ struct weft_comm {
     wefti_observer observer;
     const wefti_watch *watch;
 
+    struct wefti_remains *remains; /* comm/make/remains.h; NULL: one host */
     wefti_mapping *mapping;
     uint64_t memory_offset;
     int local_count; /* members of this rank's domain, itself included */

@@ -270,6 +270,7 @@ static void tear(weft_comm *comm)
     tear_gates(comm);
     wefti_tickets_fini(comm);
     wefti_p2p_queues_fini(comm);
+    wefti_remains_free(comm->remains);
     wefti_remote_fini(&comm->fabric);
     wefti_fabric_fini(&comm->fabric);
     wefti_mapping_close(comm->mapping);
@@ -345,6 +346,7 @@ weft_status wefti_comm_build(const wefti_comm_parts *parts,
         if (comm->local_count < comm->nranks) {
             find_firsts(comm, parts->members->members);
             status = find_levels(comm, parts->world_ranks);
+            status = status == WEFT_OK ? wefti_remains_prepare(comm) : status;
         }
     }
     if (status == WEFT_OK) {

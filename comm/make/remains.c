@@ -5,24 +5,24 @@
  */
 #include "comm/make/remains.h"
 
-#include "base/log.h"
+#include "base/error.h"
 #include "comm/net/net.h"
 
 #include <fcntl.h>
 #include <stdlib.h>
 
-/* held [count]: retained. */
-typedef struct remains {
+/* held: retained. */
+struct wefti_remains {
     wefti_net_sent sent;
     wefti_shared_header *header;
     int memory_fd, local_count;
     uint64_t offset, bytes;
     size_t held_count;
     wefti_mapping **held;
-} remains;
+};
 
 /* Gives the memory of a split back when the last one of the domain leaves. */
-static void give_back_memory(const remains *own)
+static void give_back_memory(const wefti_remains *own)
 {
     const int gone = (int)atomic_fetch_add(&own->header->gone, 1) + 1;
     if (gone == own->local_count && own->offset > 0) {
@@ -36,17 +36,15 @@ static void give_back_memory(const remains *own)
 
 static void finish(void *context)
 {
-    remains *own = context;
+    wefti_remains *own = context;
     give_back_memory(own);
     for (size_t i = 0; i < own->held_count; i++) {
         wefti_mapping_close(own->held[i]);
     }
-    free(own->held);
-    free(own->sent.peers);
-    free(own);
+    wefti_remains_free(own);
 }
 
-static void hold(remains *own, wefti_mapping *mapping)
+static void hold(wefti_remains *own, wefti_mapping *mapping)
 {
     if (mapping) {
         own->held[own->held_count++] = wefti_mapping_retain(mapping);
@@ -55,7 +53,7 @@ static void hold(remains *own, wefti_mapping *mapping)
 
 /* What is still to be sent lies in this rank's region, or is staged for a rank
  * of another domain. */
-static void hold_all(remains *own, const weft_comm *comm)
+static void hold_all(wefti_remains *own, const weft_comm *comm)
 {
     const wefti_fabric *fabric = &comm->fabric;
     hold(own, comm->mapping);
@@ -71,58 +69,54 @@ static void hold_all(remains *own, const weft_comm *comm)
     }
 }
 
-/* The port may read them until the process ends. */
-static void hold_for_ever(const weft_comm *comm)
+weft_status wefti_remains_prepare(weft_comm *comm)
 {
-    (void)wefti_mapping_retain(comm->mapping);
-    if (comm->fabric.mirrors) {
-        (void)wefti_mapping_retain(comm->fabric.mirrors);
+    const size_t ranks = (size_t)comm->nranks;
+    wefti_remains *own = calloc(1, sizeof(*own));
+    comm->remains = own;
+    if (own) {
+        own->held =
+            calloc(2 + ranks * WEFTI_P2P_AREAS, sizeof(wefti_mapping *));
+        own->sent.peers = calloc(ranks, sizeof(*own->sent.peers));
     }
-    for (int i = 0; i < comm->nranks * WEFTI_P2P_AREAS; i++) {
-        wefti_mapping *outgoing = wefti_fabric_get_outgoing(
-            &comm->fabric, i / WEFTI_P2P_AREAS, i % WEFTI_P2P_AREAS);
-        if (outgoing) {
-            (void)wefti_mapping_retain(outgoing);
-        }
+    return own && own->held && own->sent.peers
+               ? WEFT_OK
+               : wefti_error(WEFT_ERR_NO_MEMORY,
+                             "no memory for messages to %d ranks",
+                             comm->nranks);
+}
+
+void wefti_remains_free(wefti_remains *own)
+{
+    if (own) {
+        free(own->held);
+        free(own->sent.peers);
+        free(own);
     }
 }
 
-static remains of(const weft_comm *comm)
+static void describe(wefti_remains *own, const weft_comm *comm)
 {
-    return (remains){.header = comm->fabric.shared.header,
-                     .memory_fd = comm->engine->members
-                                      ? comm->engine->members->memory_fd
-                                      : -1,
-                     .local_count = comm->local_count,
-                     .offset = comm->memory_offset,
-                     .bytes = comm->fabric.shared.layout.total_bytes};
+    own->header = comm->fabric.shared.header;
+    own->memory_fd =
+        comm->engine->members ? comm->engine->members->memory_fd : -1;
+    own->local_count = comm->local_count;
+    own->offset = comm->memory_offset;
+    own->bytes = comm->fabric.shared.layout.total_bytes;
 }
 
 void wefti_remains_leave(weft_comm *comm)
 {
-    const remains plain = of(comm);
-    const size_t ranks = (size_t)comm->nranks;
+    wefti_remains plain, *own = comm->remains;
     if (!comm->fabric.net) {
+        describe(&plain, comm);
         give_back_memory(&plain);
         return;
     }
-    remains *own = malloc(sizeof(*own));
-    wefti_mapping **held =
-        calloc(2 + ranks * WEFTI_P2P_AREAS, sizeof(wefti_mapping *));
-    int *peers = calloc(ranks, sizeof(*peers));
-    if (!own || !held || !peers) {
-        wefti_log(WEFTI_LOG_WARN, comm->rank,
-                  "no memory to wait for what \"%s\" has sent", comm->name);
-        free(own);
-        free(held);
-        free(peers);
-        hold_for_ever(comm);
-        return;
-    }
-    *own = plain;
-    own->held = held;
-    own->sent =
-        (wefti_net_sent){.done = finish, .context = own, .peers = peers};
+    comm->remains = NULL; /* finish frees it */
+    describe(own, comm);
+    own->sent.done = finish;
+    own->sent.context = own;
     hold_all(own, comm);
     pthread_mutex_lock(&comm->engine->lock);
     const bool later = wefti_net_when_sent(comm->engine->net, &own->sent);

@@ -202,7 +202,8 @@ void wefti_holds_pass(wefti_holds *holds)
     } while (count == DROPS_AT_ONCE);
 }
 
-bool wefti_holds_are_passed(wefti_holds *holds)
+/* Whether the stream has passed all that was added. */
+static bool are_passed(wefti_holds *holds)
 {
     pthread_mutex_lock(&holds->lock);
     bool passed = get_passed(holds) >= holds->batches;
@@ -307,7 +308,7 @@ bool wefti_holds_any_of(const void *own)
     bool any = false;
     pthread_mutex_lock(&all_lock);
     for (wefti_holds *holds = all; holds && !any; holds = holds->next_of_all) {
-        any = holds->device->own == own && !wefti_holds_are_passed(holds);
+        any = holds->device->own == own && !are_passed(holds);
     }
     pthread_mutex_unlock(&all_lock);
     return any;
@@ -339,7 +340,7 @@ static wefti_holds *take_abandoned(weft_device *device)
     for (wefti_holds **place = &device->holds; *place && !found;) {
         wefti_holds *holds = *place;
         if (holds->abandoned && holds->first == holds->end &&
-            wefti_holds_are_passed(holds)) {
+            are_passed(holds)) {
             found = holds;
             *place = holds->next;
         } else {

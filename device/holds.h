@@ -67,9 +67,6 @@ void wefti_holds_cancel(wefti_holds *holds);
 /* Lets go of what the stream has passed. */
 void wefti_holds_pass(wefti_holds *holds);
 
-/* Whether the stream has passed all that was added. */
-bool wefti_holds_are_passed(wefti_holds *holds);
-
 /* Whether any stream of a GPU (weft_device.own) has not: it may stand. */
 bool wefti_holds_any_of(const void *own);
 

@@ -49,7 +49,6 @@ struct weft_device {
 
 struct weft_stream {
     weft_device *device;
-    bool wrapped;
 };
 
 /* pending and lock are the generic half's: the latest post was on a stream. */

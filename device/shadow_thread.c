@@ -34,7 +34,8 @@ enum {
 
 /* Vigna's splitmix64 (public domain; "Fast splittable pseudorandom number
  * generators", Steele, Lea, Flood 2014). */
-uint64_t wefti_shadow_draw_locked(wefti_shadow_unit *unit, uint64_t most)
+/* A number below most, which is not 0. */
+static uint64_t draw_locked(wefti_shadow_unit *unit, uint64_t most)
 {
     uint64_t z = unit->random += UINT64_C(0x9e3779b97f4a7c15);
     z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
@@ -44,11 +45,11 @@ uint64_t wefti_shadow_draw_locked(wefti_shadow_unit *unit, uint64_t most)
 
 int64_t wefti_shadow_draw_delay_locked(wefti_shadow_unit *unit)
 {
-    if (wefti_shadow_draw_locked(unit, LONG_1_IN) == 0) {
-        return (int64_t)wefti_shadow_draw_locked(unit, LONG_MOST_NS);
+    if (draw_locked(unit, LONG_1_IN) == 0) {
+        return (int64_t)draw_locked(unit, LONG_MOST_NS);
     }
-    return wefti_shadow_draw_locked(unit, DELAYED_1_IN) == 0
-               ? (int64_t)wefti_shadow_draw_locked(unit, DELAY_MOST_NS)
+    return draw_locked(unit, DELAYED_1_IN) == 0
+               ? (int64_t)draw_locked(unit, DELAY_MOST_NS)
                : 0;
 }
 
@@ -84,8 +85,7 @@ static wefti_shadow_stream *pick_locked(wefti_shadow_unit *unit,
         if (stream->resume_ns > now_ns) {
             look_ns = stream->resume_ns;
         } else if (is_over(wefti_shadow_get_item(stream, done))) {
-            picked =
-                wefti_shadow_draw_locked(unit, ++ready) == 0 ? stream : picked;
+            picked = draw_locked(unit, ++ready) == 0 ? stream : picked;
         }
         *wake_ns_out = look_ns < *wake_ns_out ? look_ns : *wake_ns_out;
     }
@@ -98,8 +98,8 @@ static bool run_copy(wefti_shadow_stream *stream, const wefti_shadow_item *item)
     wefti_shadow_unit *unit = stream->unit;
     const size_t at = stream->copied_bytes;
     size_t bytes = item->of.copy.bytes - at;
-    if (wefti_shadow_draw_locked(unit, 2) == 0) {
-        bytes = 1 + wefti_shadow_draw_locked(unit, bytes);
+    if (draw_locked(unit, 2) == 0) {
+        bytes = 1 + draw_locked(unit, bytes);
     }
     pthread_mutex_unlock(&unit->lock);
     memcpy(item->of.copy.dst + at, item->of.copy.src + at, bytes);

@@ -175,9 +175,6 @@ void wefti_shadow_unlock(wefti_shadow_unit *unit);
 /* Ends and joins it, if it runs. */
 void wefti_shadow_stop(wefti_shadow_unit *unit);
 
-/* A number below most, which is not 0. */
-uint64_t wefti_shadow_draw_locked(wefti_shadow_unit *unit, uint64_t most);
-
 /* How long the next item is kept back; mostly not at all. */
 int64_t wefti_shadow_draw_delay_locked(wefti_shadow_unit *unit);
 

@@ -60,7 +60,6 @@ weft_status weft_stream_create_as(weft_device *device,
     }
     if (status == WEFT_OK) {
         stream->device = device;
-        stream->wrapped = own.native != NULL;
         wefti_device_count(device, 1);
         *stream_out = stream;
     }

@@ -273,7 +273,7 @@ bool wefti_perf_case_sends(const wefti_perf_case *subject)
            subject->rank == subject->root;
 }
 
-bool wefti_perf_case_receives(const wefti_perf_case *subject)
+static bool receives(const wefti_perf_case *subject)
 {
     return (subject->op->kind != WEFTI_PERF_REDUCE &&
             subject->op->kind != WEFTI_PERF_GATHER &&
@@ -326,7 +326,7 @@ size_t wefti_perf_case_count_wrong(const wefti_perf_case *subject,
                                    const void *recv, size_t shift,
                                    wefti_tile *scratch)
 {
-    if (!wefti_perf_case_receives(subject) || subject->count == 0) {
+    if (!receives(subject) || subject->count == 0) {
         return 0;
     }
     size_t first = first_of(subject, subject->root);

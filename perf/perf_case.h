@@ -110,9 +110,8 @@ size_t wefti_perf_case_room(const wefti_perf_case *subject);
 wefti_perf_buffers wefti_perf_case_place(const wefti_perf_case *subject,
                                          wefti_perf_buffers rooms);
 
-/* Whether this rank sends anything of its own, and whether it receives. */
+/* Whether this rank sends anything of its own. */
 bool wefti_perf_case_sends(const wefti_perf_case *subject);
-bool wefti_perf_case_receives(const wefti_perf_case *subject);
 
 /* sendrecv and puts: whom this rank receives from, whom it sends to. */
 int wefti_perf_case_before(const wefti_perf_case *subject);

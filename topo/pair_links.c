@@ -104,7 +104,9 @@ static int count_to(const wefti_pair_links *links, int gpu, int to)
     return count;
 }
 
-int wefti_pair_links_count(const wefti_pair_links *links, int a, int b)
+/* Links that work between two GPUs, by ordinals: those that join them, else
+ * the fewer of those that each has to switches; 0: none, or no number. */
+static int count_links(const wefti_pair_links *links, int a, int b)
 {
     int direct = count_to(links, a, b);
     if (a == b || direct > 0) {
@@ -119,7 +121,7 @@ const char *wefti_pair_links_text(const wefti_pair_links *links, int a, int b,
 {
     const wefti_paths *paths = links->paths;
     wefti_path_type type = wefti_path_gpu_gpu(paths, a, b).type;
-    int count = wefti_pair_links_count(links, a, b);
+    int count = count_links(links, a, b);
     if (a == b) {
         return "X";
     }

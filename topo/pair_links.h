@@ -15,10 +15,6 @@ WEFT_NODISCARD weft_status wefti_pair_links_create(const wefti_paths *paths,
                                                    wefti_pair_links **out);
 void wefti_pair_links_destroy(wefti_pair_links *links); /* takes NULL */
 
-/* Links that work between two GPUs, by ordinals: those that join them, else
- * the fewer of those that each has to switches; 0: none, or no number. */
-int wefti_pair_links_count(const wefti_pair_links *links, int a, int b);
-
 /* "NV12", "XGMI", "PIX", "X" for the GPU itself. */
 #define WEFTI_PAIR_TEXT_BYTES 12
 const char *wefti_pair_links_text(const wefti_pair_links *links, int a, int b,

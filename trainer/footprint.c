@@ -32,7 +32,8 @@ static void add_pipe(const wefti_replica *replica, wefti_footprint *sum)
     }
 }
 
-wefti_footprint wefti_footprint_plan(const wefti_replica *replica)
+/* Of a replica that has been opened. */
+static wefti_footprint plan_of(const wefti_replica *replica)
 {
     const wefti_parameters *plan = &replica->plan;
     size_t tokens = replica->config.micro_batch * plan->shape.seq;
@@ -178,7 +179,7 @@ weft_status wefti_footprint_check(wefti_replica *replica)
 /* ---- what has been taken --------------------------------------------------
  */
 
-size_t wefti_footprint_total_bytes(const wefti_footprint *footprint)
+static size_t total_bytes(const wefti_footprint *footprint)
 {
     return footprint->parameters_bytes + footprint->gradients_bytes +
            footprint->moments_bytes + footprint->activations_bytes +
@@ -187,17 +188,16 @@ size_t wefti_footprint_total_bytes(const wefti_footprint *footprint)
 
 void wefti_footprint_print(const wefti_replica *replica, FILE *file)
 {
-    wefti_footprint plan = wefti_footprint_plan(replica);
-    fprintf(file,
-            "weft-train: rank 0 plans %.1f MB: parameters %.1f, gradients "
-            "%.1f, moments %.1f, activations %.1f, buffers %.1f, copy for "
-            "checkpoints %.1f\n",
-            (double)wefti_footprint_total_bytes(&plan) * 1e-6,
-            (double)plan.parameters_bytes * 1e-6,
-            (double)plan.gradients_bytes * 1e-6,
-            (double)plan.moments_bytes * 1e-6,
-            (double)plan.activations_bytes * 1e-6,
-            (double)plan.buffers_bytes * 1e-6, (double)plan.copy_bytes * 1e-6);
+    wefti_footprint plan = plan_of(replica);
+    fprintf(
+        file,
+        "weft-train: rank 0 plans %.1f MB: parameters %.1f, gradients "
+        "%.1f, moments %.1f, activations %.1f, buffers %.1f, copy for "
+        "checkpoints %.1f\n",
+        (double)total_bytes(&plan) * 1e-6, (double)plan.parameters_bytes * 1e-6,
+        (double)plan.gradients_bytes * 1e-6, (double)plan.moments_bytes * 1e-6,
+        (double)plan.activations_bytes * 1e-6,
+        (double)plan.buffers_bytes * 1e-6, (double)plan.copy_bytes * 1e-6);
 }
 
 /* A line such as "VmRSS:      1234 kB"; 0: there is none. */
@@ -227,9 +227,9 @@ uint64_t wefti_footprint_resident_bytes(void)
 void wefti_footprint_compare(const wefti_replica *replica,
                              uint64_t *planned_out, uint64_t *grown_out)
 {
-    wefti_footprint plan = wefti_footprint_plan(replica);
+    wefti_footprint plan = plan_of(replica);
     uint64_t peak_bytes = read_status_bytes("VmHWM");
-    *planned_out = wefti_footprint_total_bytes(&plan);
+    *planned_out = total_bytes(&plan);
     *grown_out = peak_bytes > replica->resident_bytes
                      ? peak_bytes - replica->resident_bytes
                      : 0;

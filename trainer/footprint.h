@@ -24,10 +24,6 @@ typedef struct wefti_footprint {
     size_t copy_bytes;        /* of the state, while a checkpoint is written */
 } wefti_footprint;
 
-/* Of a replica that has been opened. */
-wefti_footprint wefti_footprint_plan(const wefti_replica *replica);
-size_t wefti_footprint_total_bytes(const wefti_footprint *footprint);
-
 /*
  * wefti_footprint_check - all ranks, when the replica is planned and nothing of
  * it has been taken: whether every host can have what its ranks need

@@ -32,7 +32,7 @@ static wefti_decay decay_of(const char *style)
                                             : WEFTI_DECAY_COSINE;
 }
 
-wefti_optimizer_config wefti_run_optimizer(const wefti_config *config)
+static wefti_optimizer_config optimizer_of(const wefti_config *config)
 {
     return (wefti_optimizer_config){
         .lr = config->train.lr,
@@ -57,7 +57,7 @@ wefti_replica_config wefti_run_replica(const wefti_config *config,
         .device = device,
         .data = data,
         .shape = wefti_run_shape(config),
-        .optimizer = wefti_run_optimizer(config),
+        .optimizer = optimizer_of(config),
         .micro_batch = (size_t)config->train.micro_batch_size,
         .global_batch = (size_t)config->train.global_batch_size,
         .bucket_bytes = (size_t)(config->overlap.bucket_mb * 1e6),

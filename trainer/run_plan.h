@@ -10,7 +10,6 @@
 #include "trainer/replica.h"
 
 wefti_model_shape wefti_run_shape(const wefti_config *config);
-wefti_optimizer_config wefti_run_optimizer(const wefti_config *config);
 
 /* schedule NULL: no pipeline. Without a ledger. */
 wefti_replica_config wefti_run_replica(const wefti_config *config,

@@ -5,7 +5,6 @@
  * with the others between the same two ranks.
  */
 #include "base/error.h"
-#include "comm/core/live.h"
 #include "comm/make/cancel.h"
 #include "comm/make/group.h"
 
@@ -51,16 +50,10 @@ weft_status weft_comm_create_from(weft_comm *parent, const int *ranks,
                                   weft_comm **comm_out)
 {
     weft_comm_config full;
-    if (!wefti_comm_is_live(parent)) {
-        return wefti_comm_refuse(parent, "parent");
+    weft_status status = wefti_group_check_place(parent, "parent", comm_out);
+    if (status == WEFT_OK) {
+        status = check_list(parent, ranks, rank_count);
     }
-    if (!comm_out) {
-        return wefti_error(WEFT_ERR_INVALID,
-                           "comm_out is NULL: allowed is a place for the "
-                           "communicator");
-    }
-    *comm_out = NULL;
-    weft_status status = check_list(parent, ranks, rank_count);
     if (status != WEFT_OK) {
         return status;
     }

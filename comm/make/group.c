@@ -5,6 +5,7 @@
 #include "comm/make/group.h"
 
 #include "base/error.h"
+#include "comm/core/live.h"
 #include "comm/engine/engine.h"
 #include "comm/make/key_count.h"
 #include "comm/make/route_join.h"
@@ -12,6 +13,21 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+weft_status wefti_group_check_place(const weft_comm *parent, const char *name,
+                                    weft_comm **comm_out)
+{
+    if (!wefti_comm_is_live(parent)) {
+        return wefti_comm_refuse(parent, name);
+    }
+    if (!comm_out) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "comm_out is NULL: allowed is a place for the "
+                           "communicator");
+    }
+    *comm_out = NULL;
+    return WEFT_OK;
+}
 
 weft_status wefti_group_read_config(const weft_comm *parent,
                                     const weft_comm_config *config,

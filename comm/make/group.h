@@ -13,6 +13,16 @@
 #include "comm/post/consensus.h"
 
 /*
+ * wefti_group_check_place - what every call that makes one checks first: name,
+ * of the argument parent, and comm_out, which is NULL from then on.
+ *
+ * Returns     OK | ERR_INVALID.
+ */
+WEFT_NODISCARD weft_status wefti_group_check_place(const weft_comm *parent,
+                                                   const char *name,
+                                                   weft_comm **comm_out);
+
+/*
  * wefti_group_read_config - config with what it leaves open taken from parent.
  *
  * Returns     as wefti_comm_read_config.

@@ -34,7 +34,8 @@ static int find_fastest(const wefti_rail_figures *figures)
     return fastest;
 }
 
-unsigned wefti_net_rails_worth(const wefti_rail_figures *figures)
+/* Those that are worth trying together, as bits. */
+static unsigned worth_trying(const wefti_rail_figures *figures)
 {
     const int64_t least = figures->alone[find_fastest(figures)].byte_ps;
     unsigned worth = 0;
@@ -65,7 +66,7 @@ bool wefti_net_rails_choose(const wefti_rail_figures *figures,
 {
     const int fastest = find_fastest(figures);
     const int64_t alone = figures->alone[fastest].byte_ps;
-    const unsigned worth = wefti_net_rails_worth(figures);
+    const unsigned worth = worth_trying(figures);
     int64_t byte_ps[WEFTI_RAILS_MOST] = {0};
     for (int r = 0; r < figures->count; r++) {
         byte_ps[r] = worth >> r & 1 ? figures->alone[r].byte_ps : 0;
@@ -366,7 +367,7 @@ static weft_status measure(common *self, const wefti_net_try *ask,
         use(self, &only);
         status = ask->find(ask->context, &found.alone[r]);
     }
-    const unsigned worth = wefti_net_rails_worth(&found);
+    const unsigned worth = worth_trying(&found);
     for (int r = 0; r < self->count; r++) {
         rails.byte_ps[r] = worth >> r & 1 ? found.alone[r].byte_ps : 0;
     }

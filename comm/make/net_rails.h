@@ -29,10 +29,7 @@ typedef struct wefti_rail_figures {
  * wefti_net_rails_choose - the rails to be used, of those that were measured
  * alone, if all those that are worth it take `together`: whether it is all, or
  * one. *small_out: the rail of small messages.
- *
- * wefti_net_rails_worth - those that are worth trying together, as bits.
  */
-unsigned wefti_net_rails_worth(const wefti_rail_figures *figures);
 bool wefti_net_rails_choose(const wefti_rail_figures *figures,
                             const wefti_net_figures *together,
                             wefti_port_rails *rails_out);

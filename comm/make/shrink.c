@@ -33,7 +33,6 @@
 #include "base/log.h"
 #include "comm/control/channel.h"
 #include "comm/control/fault.h"
-#include "comm/core/live.h"
 #include "comm/core/reserve.h"
 #include "comm/engine/engine.h"
 #include "comm/make/ballot.h"
@@ -50,9 +49,7 @@ enum { ASK_WHO, ASK_BUILT };
 
 typedef struct shrinking {
     weft_comm *comm;
-    const weft_comm_config *config; /* as it was given */
-    const int *without; /* [without_count] left out, dead or alive */
-    int without_count;
+    const weft_comm_config *config;    /* as it was given */
     uint64_t voters[WEFTI_VOTE_WORDS]; /* all others */
     uint32_t round;                    /* from 0 */
     const wefti_proposal *local;       /* the domain's own list */
@@ -448,14 +445,7 @@ weft_status wefti_shrink_agree(weft_comm *comm, const int *without,
 
 weft_status weft_comm_shrink(weft_comm *comm, weft_comm **comm_out)
 {
-    if (!wefti_comm_is_live(comm)) {
-        return wefti_comm_refuse(comm, "comm");
-    }
-    if (!comm_out) {
-        return wefti_error(WEFT_ERR_INVALID,
-                           "comm_out is NULL: allowed is a place for the "
-                           "communicator");
-    }
-    *comm_out = NULL;
-    return wefti_shrink_agree(comm, NULL, 0, NULL, comm_out);
+    weft_status status = wefti_group_check_place(comm, "comm", comm_out);
+    return status == WEFT_OK ? wefti_shrink_agree(comm, NULL, 0, NULL, comm_out)
+                             : status;
 }

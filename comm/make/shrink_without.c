@@ -9,7 +9,6 @@
  */
 #include "base/error.h"
 #include "comm/control/fault.h"
-#include "comm/core/live.h"
 #include "comm/make/group.h"
 
 static weft_status check_list(const weft_comm *comm, const int *ranks,
@@ -63,16 +62,10 @@ weft_status weft_comm_shrink_without(weft_comm *comm, const int *ranks,
                                      weft_comm **comm_out)
 {
     weft_comm_config full;
-    if (!wefti_comm_is_live(comm)) {
-        return wefti_comm_refuse(comm, "comm");
+    weft_status status = wefti_group_check_place(comm, "comm", comm_out);
+    if (status == WEFT_OK) {
+        status = check_list(comm, ranks, rank_count);
     }
-    if (!comm_out) {
-        return wefti_error(WEFT_ERR_INVALID,
-                           "comm_out is NULL: allowed is a place for the "
-                           "communicator");
-    }
-    *comm_out = NULL;
-    weft_status status = check_list(comm, ranks, rank_count);
     if (status != WEFT_OK) {
         return status;
     }

@@ -7,7 +7,6 @@
  * build, and the others learn that when they conclude.
  */
 #include "base/error.h"
-#include "comm/core/live.h"
 #include "comm/make/cancel.h"
 #include "comm/make/group.h"
 #include "comm/make/key_count.h"
@@ -141,20 +140,15 @@ weft_status weft_comm_split(weft_comm *comm, int color, int key,
                             const weft_comm_config *config,
                             weft_comm **comm_out)
 {
-    if (!wefti_comm_is_live(comm)) {
-        return wefti_comm_refuse(comm, "comm");
+    weft_status status = wefti_group_check_place(comm, "comm", comm_out);
+    if (status != WEFT_OK) {
+        return status;
     }
-    if (!comm_out) {
-        return wefti_error(WEFT_ERR_INVALID,
-                           "comm_out is NULL: allowed is a place for the "
-                           "communicator");
-    }
-    *comm_out = NULL;
     named_config own;
     const weft_status refused =
         wefti_group_read_config(comm, config, &own.config);
     wefti_cancel_attach(own.config.cancel, comm);
-    const weft_status status = split(comm, refused, color, key, &own, comm_out);
+    status = split(comm, refused, color, key, &own, comm_out);
     wefti_cancel_detach(own.config.cancel);
     return status;
 }

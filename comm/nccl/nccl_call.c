@@ -57,10 +57,28 @@ static bool is_small_float(weft_dtype dtype)
     return dtype == WEFT_DTYPE_F8E4M3 || dtype == WEFT_DTYPE_F8E5M2;
 }
 
+/* Those of call_one, and messages: what weft learns to do later has no call. */
+static const bool has_call[WEFT_COLLECTIVE_COUNT] = {
+    [WEFT_COLLECTIVE_ALLREDUCE] = true,
+    [WEFT_COLLECTIVE_REDUCE] = true,
+    [WEFT_COLLECTIVE_BROADCAST] = true,
+    [WEFT_COLLECTIVE_ALLGATHER] = true,
+    [WEFT_COLLECTIVE_ALLGATHERV] = true,
+    [WEFT_COLLECTIVE_REDUCESCATTER] = true,
+    [WEFT_COLLECTIVE_REDUCESCATTERV] = true,
+    [WEFT_COLLECTIVE_ALLTOALL] = true,
+    [WEFT_COLLECTIVE_ALLTOALLV] = true,
+    [WEFT_COLLECTIVE_GATHER] = true,
+    [WEFT_COLLECTIVE_GATHERV] = true,
+    [WEFT_COLLECTIVE_SCATTER] = true,
+    [WEFT_COLLECTIVE_SCATTERV] = true,
+    [WEFT_COLLECTIVE_SEND] = true,
+    [WEFT_COLLECTIVE_RECV] = true};
+
 bool wefti_nccl_has(const wefti_twin *twin, const weft_op *op,
                     const wefti_shape *shape)
 {
-    return op->collective != WEFT_COLLECTIVE_BARRIER &&
+    return has_call[op->collective] &&
            (!shape->reduces ||
             (redop_of(op->redop) != HAS_NOT &&
              (twin->small_floats || !is_small_float(op->dtype))));

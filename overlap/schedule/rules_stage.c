@@ -21,7 +21,8 @@ int wefti_mirror_stage(const weft_schedule *schedule, int stage)
     return schedule->directions == 1 ? -1 : (stage + length) % schedule->stages;
 }
 
-int wefti_mirror_rank(const weft_schedule *schedule, int stage)
+/* The rank that shares the stage's gradients: the other direction's; or -1. */
+static int mirror_rank(const weft_schedule *schedule, int stage)
 {
     int mirror = wefti_mirror_stage(schedule, stage);
     return mirror < 0 ? -1 : schedule->rank_of[mirror];
@@ -172,7 +173,7 @@ static size_t next_shared(const weft_schedule *schedule, int rank, int other,
         const weft_action *action = &list->items[index];
         if (action->type == WEFT_ACTION_BARRIER ||
             (action->type == WEFT_ACTION_REDUCE_GRAD &&
-             wefti_mirror_rank(schedule, action->stage) == other)) {
+             mirror_rank(schedule, action->stage) == other)) {
             break;
         }
         index++;
@@ -231,7 +232,7 @@ void wefti_rule_collectives(wefti_schedule_trial *trial)
     }
     for (int s = 0; s < schedule->stages && schedule->directions == 2; s++) {
         int rank = schedule->rank_of[s];
-        int other = wefti_mirror_rank(schedule, s);
+        int other = mirror_rank(schedule, s);
         if (rank > 0 && rank < other) {
             compare(trial, rank, other);
         }

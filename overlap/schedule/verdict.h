@@ -50,8 +50,7 @@ weft_status wefti_rule_peaks(wefti_schedule_trial *trial);
 /* Rule 6. */
 void wefti_rule_collectives(wefti_schedule_trial *trial);
 
-/* The rank that shares the stage's gradients: the other direction's; or -1. */
-int wefti_mirror_rank(const weft_schedule *schedule, int stage);
+/* The stage that shares this one's gradients, in the other direction; or -1. */
 int wefti_mirror_stage(const weft_schedule *schedule, int stage);
 
 /*

@@ -393,6 +393,35 @@ static void test_step_at_many_ranks_messages_match(void **state)
     }
 }
 
+static bool is_listed(weft_collective what, const weft_collective *list,
+                      size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (list[i] == what) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Whoever adds a collective says here, and in the simulator, what it means. */
+static void test_every_collective_with_steps_is_tried(void **state)
+{
+    (void)state;
+    for (int c = 0; c < WEFT_COLLECTIVE_COUNT; c++) {
+        const weft_collective what = (weft_collective)c;
+        const wefti_problem problem = {
+            .collective = what, .nranks = 3, .count = 1, .chunk_elems = 1};
+        const bool tried =
+            is_listed(what, collectives, WEFTI_COUNT_OF(collectives)) ||
+            is_listed(what, varied, WEFTI_COUNT_OF(varied));
+        if (tried != (wefti_pattern_first(&problem) != NULL)) {
+            fail_msg("%s has a pattern, or it is tried, but not both",
+                     weft_collective_text(what));
+        }
+    }
+}
+
 /* What rides in entries has no steps, and is never what weft falls back to; in
  * rounds goes what every rank gets of all. */
 static void test_oneshot_is_a_row_of_what_has_one_size(void **state)
@@ -435,6 +464,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_oneshot_is_a_row_of_what_has_one_size),
+        cmocka_unit_test(test_every_collective_with_steps_is_tried),
         cmocka_unit_test(test_allreduce_small_worlds_exact),
         cmocka_unit_test(test_reduce_small_worlds_exact),
         cmocka_unit_test(test_allgather_small_worlds_exact),

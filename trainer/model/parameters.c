@@ -273,17 +273,3 @@ size_t wefti_parameters_share(const wefti_parameters *plan, size_t bucket,
     const weft_bucket_extent *extent = &plan->buckets[bucket];
     return extent->start_elems + rank * extent->share_elems;
 }
-
-size_t wefti_parameters_in_matmuls(const wefti_parameters *plan)
-{
-    size_t sum = 0;
-    for (size_t i = 0; i < plan->tensor_count; i++) {
-        const wefti_tensor *tensor = &plan->tensors[i];
-        bool lookup =
-            tensor->kind == WEFTI_TENSOR_EMBEDDING && !plan->shape.tied;
-        if (!lookup && !tensor->copy && tensor->kind != WEFTI_TENSOR_NORM) {
-            sum += tensor->rows * tensor->columns;
-        }
-    }
-    return sum;
-}

@@ -167,7 +167,4 @@ size_t wefti_tensor_head(const wefti_parameters *plan);
 size_t wefti_parameters_share(const wefti_parameters *plan, size_t bucket,
                               size_t rank);
 
-/* Parameters in matrix products a token takes part in (N of the FLOP count). */
-size_t wefti_parameters_in_matmuls(const wefti_parameters *plan);
-
 #endif

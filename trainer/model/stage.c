@@ -40,7 +40,7 @@ typedef struct job {
     wefti_model_pass pass;
 } job;
 
-bool wefti_stage_is_first(const wefti_stage *stage)
+static bool is_first(const wefti_stage *stage)
 {
     return stage->config.first_layer == 0;
 }
@@ -274,7 +274,7 @@ static weft_status forward_layer(job *work, size_t index)
     piece_copy to_here = piece_copy_make(work, input, slot->layers[0].input);
     wefti_row_hook arriving = {&to_here, bring};
     weft_status status = WEFT_OK;
-    bool enters = index == 0 && !wefti_stage_is_first(stage);
+    bool enters = index == 0 && !is_first(stage);
     bool leaves = last && !wefti_stage_is_last(stage);
     if (index == 0 && !enters) {
         status = embed(work);
@@ -351,7 +351,7 @@ static weft_status inputs_of_layer(job *work, size_t index)
     wefti_stage *stage = work->stage;
     real *gradient = stage->config.workspace->gradient;
     bool enters = index + 1 == stage->layers && !wefti_stage_is_last(stage);
-    bool leaves = index == 0 && !wefti_stage_is_first(stage);
+    bool leaves = index == 0 && !is_first(stage);
     piece_copy to_here = piece_copy_make(work, &work->how->input, gradient);
     piece_copy from_here = piece_copy_make(work, &work->how->output, gradient);
     wefti_row_hook arriving = {&to_here, bring};
@@ -383,7 +383,7 @@ static weft_status weights_of_layer(job *work, size_t index)
                                               stage->config.first_layer + index,
                                               &work->slot->layers[index]);
     }
-    if (status == WEFT_OK && index == 0 && wefti_stage_is_first(stage)) {
+    if (status == WEFT_OK && index == 0 && is_first(stage)) {
         status = embedding_backward(work);
     }
     return status;

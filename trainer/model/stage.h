@@ -91,7 +91,6 @@ WEFT_NODISCARD weft_status wefti_stage_create(const wefti_stage_config *config,
                                               wefti_stage **stage_out);
 void wefti_stage_destroy(wefti_stage *stage); /* NULL is legal */
 
-bool wefti_stage_is_first(const wefti_stage *stage);
 bool wefti_stage_is_last(const wefti_stage *stage);
 
 /*

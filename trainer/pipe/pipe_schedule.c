@@ -82,7 +82,10 @@ weft_status wefti_pipe_schedule_make(const wefti_config *config,
     return weft_schedule_create(&wanted, schedule_out);
 }
 
-weft_status wefti_pipe_schedule_pass(weft_schedule *schedule)
+/* What the executor runs: merged, with reductions, staggered, messages placed
+ * by the sender and grouped, outputs released. What a file's list has of these
+ * stays as it is. */
+static weft_status pass(weft_schedule *schedule)
 {
     weft_schedule_info info = {.size_bytes = sizeof(info)};
     weft_status status = weft_schedule_get_info(schedule, &info);
@@ -113,5 +116,5 @@ weft_status wefti_pipe_schedule_open(const wefti_config *config, int nranks,
         config->train.global_batch_size / config->train.micro_batch_size /
             count_copies(config, nranks),
         schedule_out);
-    return status == WEFT_OK ? wefti_pipe_schedule_pass(*schedule_out) : status;
+    return status == WEFT_OK ? pass(*schedule_out) : status;
 }

@@ -44,11 +44,4 @@ wefti_pipe_schedule_make(const wefti_config *config, int64_t microbatches,
 WEFT_NODISCARD weft_status wefti_pipe_schedule_open(
     const wefti_config *config, int nranks, weft_schedule **schedule_out);
 
-/*
- * wefti_pipe_schedule_pass - what the executor runs: merged, with reductions,
- * staggered, messages placed by the sender and grouped, outputs released. What
- * a file's list has of these stays as it is.
- */
-WEFT_NODISCARD weft_status wefti_pipe_schedule_pass(weft_schedule *schedule);
-
 #endif

@@ -70,7 +70,8 @@ static const fabric fabrics[] = {
     {"self", "a rank and itself", find_none},
     {"shm", "ranks of one host, through memory they share",
      find_memory_obstacle},
-    {"net", "ranks on several hosts, through UCX", find_network_obstacle},
+    {"net", "ranks on several hosts, by tcp or through UCX",
+     find_network_obstacle},
     {"cuda",
      "GPUs of one host, by copies and kernels, where WEFT_ROUTE=streams asks "
      "for it",

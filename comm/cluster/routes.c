@@ -542,7 +542,7 @@ static void print_all(const routing *r, FILE *file)
     print_levels(r, file);
     print_route_asked(r, file);
     print_single_copy(r, file);
-    fprintf(file, "%-17s%-14s%-13s%-9s%12s  %s\n", "collective", "size",
+    fprintf(file, "%-17s%-14s%-15s%-9s%12s  %s\n", "collective", "size",
             "algorithm", "fabric", "chunk, bytes", "why");
     for (int c = 0; c < WEFT_COLLECTIVE_COUNT; c++) {
         weft_collective collective = (weft_collective)c;
@@ -557,7 +557,7 @@ static void print_all(const routing *r, FILE *file)
             }
             char size[24];
             print_sizes(collective, i, next - 1, size);
-            fprintf(file, "%-17s%-14s%-13s%-9s%12zu  (%d)\n",
+            fprintf(file, "%-17s%-14s%-15s%-9s%12zu  (%d)\n",
                     i == 0 ? weft_collective_text(collective) : "", size,
                     found.algorithm, found.fabric, found.chunk_bytes,
                     note_why(found.why, whys, &why_count));

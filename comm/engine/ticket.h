@@ -24,7 +24,9 @@ struct wefti_ticket {
     size_t chunk;
     uint64_t turn;       /* epoch of both; counts the uses */
     weft_stream *stream; /* that it is for */
-    size_t unmet; /* messages that it carries whose other side is not there */
+    size_t unmet; /* messages that it carries whose other side is not there, or
+                     whose own gate is shut */
+    int64_t met_ns; /* since when there are none, on the coarse clock */
     wefti_ticket *next;
 };
 

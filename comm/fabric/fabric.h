@@ -91,7 +91,7 @@ typedef struct wefti_fabric_table {
  * whether it has left, if the wait goes on for doubt_after_ns; that has been so
  * since doubted_since_ns, last at doubted_ns, with doubted_got come before, and
  * it was asked last at doubt_told_ns. answered_left: it knows that this rank
- * has.
+ * has; asked is then that it is to know.
  */
 typedef struct wefti_line {
     int world_rank;

@@ -18,7 +18,7 @@ static bool has_ended(weft_comm *comm, int domain)
     bool ended = true;
     for (int rank = domain; rank < comm->nranks; rank++) {
         if (comm->peers[rank].first == domain && !wefti_peer_lost(comm, rank)) {
-            wefti_peer_doubt(comm, rank);
+            wefti_peer_doubt(comm, rank, comm->timeout_ns);
             ended = false;
         }
     }

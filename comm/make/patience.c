@@ -22,7 +22,7 @@ static int find_lost(weft_comm *comm)
         if (peer != comm->rank && wefti_peer_lost(comm, peer)) {
             return peer;
         }
-        wefti_peer_doubt(comm, peer);
+        wefti_peer_doubt(comm, peer, comm->timeout_ns);
     }
     return -1;
 }

@@ -38,12 +38,14 @@
 #include "comm/make/ballot.h"
 #include "comm/make/group.h"
 #include "comm/make/route_join.h"
+#include "comm/net/remote.h"
 #include "comm/watch/peer_life.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+enum { ASK_EVERY_NS = 20000000, ASK_MOST_NS = 2000000000 };
 enum { BUILT = 1, NOT_BUILT = 2, SPEAKERS = 2 /* one may die */ };
 enum { ASK_WHO, ASK_BUILT };
 
@@ -206,32 +208,66 @@ static weft_status come_too_late(const shrinking *own)
                        (long long)(comm->timeout_ns / 1000000));
 }
 
-/*
- * Whether those on the list may go on. Ranks of other domains that are neither
- * on it nor known to be dead may live behind a cut link, and make a list too:
- * the larger part goes on, of two halves the one with the lowest rank.
- */
-static weft_status check_part(const shrinking *own)
+/* Of another domain, not on the list, and neither dead nor gone as far as is
+ * known here. */
+static bool is_unknown(const shrinking *own, int rank)
 {
     const weft_comm *comm = own->comm;
-    int unknown = 0, first_unknown = comm->nranks;
-    for (int rank = comm->nranks - 1; rank >= 0; rank--) {
-        wefti_rank_page *page =
-            wefti_shared_get_page(&comm->fabric.shared, rank);
-        if (wefti_vote_has(own->list.words, rank) || is_local(own, rank) ||
-            is_left_out(own, rank) || atomic_load(&page->left)) {
-            continue;
-        }
-        wefti_rank_outcome outcome = wefti_control_get_outcome(
-            comm->engine->control, comm->peers[rank].world_rank);
-        if (outcome != WEFTI_RANK_OUTCOME_DEAD &&
-            outcome != WEFTI_RANK_OUTCOME_LEFT) {
+    if (wefti_vote_has(own->list.words, rank) || is_local(own, rank) ||
+        is_left_out(own, rank) || wefti_peer_has_left(comm, rank)) {
+        return false;
+    }
+    const wefti_rank_outcome outcome = wefti_control_get_outcome(
+        comm->engine->control, comm->peers[rank].world_rank);
+    return outcome != WEFTI_RANK_OUTCOME_DEAD &&
+           outcome != WEFTI_RANK_OUTCOME_LEFT;
+}
+
+/*
+ * Whether those on the list may go on. Unknown ranks may live behind a cut
+ * link, and make a list too: the larger part goes on, of two halves the one
+ * with the lowest rank.
+ */
+static bool may_go_on(const shrinking *own, int *unknown_out)
+{
+    int unknown = 0, first_unknown = own->comm->nranks;
+    for (int rank = own->comm->nranks - 1; rank >= 0; rank--) {
+        if (is_unknown(own, rank)) {
             unknown++;
             first_unknown = rank;
         }
     }
-    if (unknown < own->count ||
-        (unknown == own->count && own->members[0] < first_unknown)) {
+    *unknown_out = unknown;
+    return unknown < own->count ||
+           (unknown == own->count && own->members[0] < first_unknown);
+}
+
+/* Who has left and nothing had failed has told no other domain: it is asked. */
+static bool has_answer(const void *context)
+{
+    const shrinking *own = context;
+    weft_comm *comm = own->comm;
+    int unknown;
+    if (may_go_on(own, &unknown) || wefti_clock_ns() > own->until_ns) {
+        return true;
+    }
+    for (int rank = 0; rank < comm->nranks; rank++) {
+        if (is_unknown(own, rank)) {
+            wefti_remote_doubt(&comm->fabric, rank, ASK_EVERY_NS);
+        }
+    }
+    return false;
+}
+
+static weft_status check_part(shrinking *own)
+{
+    const weft_comm *comm = own->comm;
+    const int64_t limit_ns = comm->timeout_ns / 4;
+    int unknown;
+    own->until_ns =
+        wefti_clock_ns() + (limit_ns < ASK_MOST_NS ? limit_ns : ASK_MOST_NS);
+    wefti_engine_drive(comm->engine, has_answer, own);
+    if (may_go_on(own, &unknown)) {
         return WEFT_OK;
     }
     return wefti_error(WEFT_ERR_PEER,

@@ -25,8 +25,12 @@ enum { WEFTI_ENDED_MOST = 64 };
 bool wefti_ended_add(struct wefti_net *net, wefti_fabric *fabric,
                      wefti_leave how);
 
-/* What came is of no communicator that this rank has. */
-void wefti_ended_answer(struct wefti_net *net, const struct wefti_wire *wire);
+/* What came is of no communicator that this rank has: its sender is to know. */
+void wefti_ended_hear(struct wefti_net *net, const struct wefti_wire *wire);
+
+/* Tells all that are to know, outside of what reads messages: a connection that
+ * fails under an answer still has some. */
+void wefti_ended_answer(struct wefti_net *net);
 
 /* Frees all. */
 void wefti_ended_fini(struct wefti_net *net);

@@ -169,7 +169,7 @@ void wefti_net_arrived(void *context, const void *header, size_t header_bytes,
     if (comm) {
         deliver(net, comm, &wire, data, data_bytes);
     } else { /* one that this rank has destroyed */
-        wefti_ended_answer(net, &wire);
+        wefti_ended_hear(net, &wire);
     }
 }
 
@@ -299,6 +299,9 @@ bool wefti_net_progress(wefti_net *net)
 {
     net->news = false;
     bool moved = net->table->progress(net->port);
+    if (net->asked) {
+        wefti_ended_answer(net);
+    }
     if (net->awaiting) {
         finish_sent(net, false);
     }
@@ -422,12 +425,15 @@ bool wefti_net_is_lost(wefti_net *net, int peer)
             now_ns - heard_ns > LAST_WORDS_NS);
 }
 
-int64_t wefti_net_get_end_ns(const wefti_net *net, int peer)
+int64_t wefti_net_get_end_ns(wefti_net *net, int peer)
 {
     const wefti_net_peer *other = &net->peers[peer];
     if (wefti_control_get_outcome(net->engine->control, peer) ==
         WEFTI_RANK_OUTCOME_LEFT) {
-        return atomic_load_explicit(&other->told_ns, memory_order_relaxed);
+        /* What it sent last may be on its way yet. */
+        return wefti_net_is_lost(net, peer)
+                   ? atomic_load_explicit(&other->told_ns, memory_order_relaxed)
+                   : 0;
     }
     return atomic_load(&other->ended)
                ? atomic_load_explicit(&other->lost_ns, memory_order_relaxed)
@@ -486,6 +492,7 @@ void wefti_net_close(wefti_net *net)
     wefti_net_settle(net);
     wefti_net_watch_stop(net->watch);
     if (net->port) {
+        net->closing = true;
         send_farewell(net);
         net->table->close(net->port, CLOSE_MS);
     }

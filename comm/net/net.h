@@ -75,6 +75,8 @@ struct wefti_net {
     wefti_net_peer *peers; /* [nranks] */
     wefti_net_watch *watch;
     wefti_ended_comm *ended; /* communicators */
+    bool asked;              /* one of those */
+    bool closing;            /* nobody is answered any more */
     bool news;               /* a message came */
     bool strange;            /* a foreign one has been warned about */
     bool hurried; /* bytes had come that were not to be looked at yet */
@@ -195,7 +197,7 @@ bool wefti_net_is_lost(wefti_net *net, int peer);
 
 /* Whether rank peer of the job has ended well, and when; 0: it has not.
  * Threads: any. */
-int64_t wefti_net_get_end_ns(const wefti_net *net, int peer);
+int64_t wefti_net_get_end_ns(wefti_net *net, int peer);
 
 /* How a rail to it was lost; NULL: none was. Threads: any. */
 const char *wefti_net_get_cut(const wefti_net *net, int peer);

@@ -11,6 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Behind "word ". */
+enum { WORD_LETTERS = WEFTI_INNER_LABEL_BYTES - 6 };
+
 enum { NODES_MOST = 256 };
 
 /* One level's text, without the '/' behind it. */
@@ -46,6 +49,19 @@ static bool is_word(piece own, const char *word)
            memcmp(own.text, word, (size_t)own.length) == 0;
 }
 
+/* Whether each word of a list has letters, and no more than a label. */
+static bool are_words(piece own)
+{
+    const char *at = own.text, *end = own.text + own.length;
+    bool good = true;
+    while (good && at <= end) {
+        const size_t letters = strcspn(at, ",/");
+        good = letters > 0 && letters <= WORD_LETTERS;
+        at += letters + 1;
+    }
+    return good;
+}
+
 /* Of a list of words, one for each rank; 1: it is but one. */
 static int count_words(piece own)
 {
@@ -67,7 +83,7 @@ weft_status wefti_inner_levels_check(int nranks)
     for (int level = 0; level < levels && fits; level++) {
         piece own = piece_of(text, level);
         int words = count_words(own);
-        fits = words > 1 ? words >= nranks
+        fits = words > 1 ? words >= nranks && are_words(own)
                          : run_of(own) > 0 || is_word(own, "numa") ||
                                (levels == 1 && is_word(own, "off"));
     }
@@ -77,8 +93,9 @@ weft_status wefti_inner_levels_check(int nranks)
                              "WEFT_LEVELS=%.200s: allowed is off, or up to %d "
                              "levels with / between, the innermost first, of "
                              "each numa, how many ranks in a row are together, "
-                             "or at least one word for each of the %d ranks",
-                             text, WEFTI_PLACE_LEVELS, nranks);
+                             "or at least one word of up to %d letters for "
+                             "each of the %d ranks",
+                             text, WEFTI_PLACE_LEVELS, WORD_LETTERS, nranks);
 }
 
 /* ---- NUMA nodes -----------------------------------------------------------

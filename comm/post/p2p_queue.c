@@ -17,6 +17,7 @@
 #include "comm/core/wake.h"
 #include "comm/engine/copies.h"
 #include "comm/engine/op.h"
+#include "comm/engine/ticket.h"
 #include "comm/steps/op_life.h"
 #include "comm/steps/step_list.h"
 #include "comm/steps/unstaged.h"
@@ -26,7 +27,8 @@
 
 enum {
     MESSAGES_PER_PUSH = 64, /* so that no pair starves the others */
-    LOOKS_AT_ONCE = 100     /* some microseconds */
+    LOOKS_AT_ONCE = 100,    /* some microseconds */
+    LOOKED_BYTES = 262144   /* that may pass meanwhile */
 };
 
 static bool supports(const wefti_problem *problem)
@@ -362,6 +364,9 @@ static void submit(weft_comm *comm, wefti_request *request)
         message->batch = batch;
         message->signature =
             message->carried ? sign_carried(message) : sign(&message->desc);
+        if (message->carried) {
+            request->ticket->unmet++;
+        }
         if (queue->first || request->ticket ||
             !pass_now(comm, queue, message)) {
             append(comm, queue, message);
@@ -512,12 +517,16 @@ static void push(weft_comm *comm, wefti_request *request)
 {
     const wefti_batch *batch = batch_of(request);
     const bool spin = batch->left > 0 && passes_soon(comm, batch);
-    for (int look = 0; spin && look < LOOKS_AT_ONCE && batch->left > 0;
+    const int64_t budget_bytes = comm->budget_bytes;
+    comm->budget_bytes = 0; /* of each queue one message a look, and not many */
+    for (int look = 0; spin && look < LOOKS_AT_ONCE && batch->left > 0 &&
+                       comm->budget_bytes > -LOOKED_BYTES;
          look++) {
         if (!advance_all(comm, false, false)) {
             wefti_relax();
         }
     }
+    comm->budget_bytes = budget_bytes;
     if (batch->left > 0) {
         advance(comm, false);
     }

@@ -199,8 +199,9 @@ bool wefti_op_may_read(weft_comm *comm, wefti_op *op, wefti_step_list *list)
     const bool reads = kind == WEFTI_STEP_RECV || kind == WEFTI_STEP_REDUCE ||
                        kind == WEFTI_STEP_RELAY;
     /* What a rank passes on, others have counted. */
-    const bool passed_on =
-        op->choice.pattern == &wefti_pattern_hierarchical || list->step.bundled;
+    const bool passed_on = op->choice.pattern == &wefti_pattern_hierarchical ||
+                           op->choice.pattern == &wefti_pattern_nested ||
+                           list->step.bundled;
     if (!reads || !passed_on || wefti_op_check_sources(comm, op)) {
         return true;
     }

@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "comm/engine/engine.h"
 #include "comm/engine/op.h"
 #include "comm/engine/request.h"
 #include "comm/engine/ticket.h"
@@ -55,12 +56,24 @@ static void finish(weft_comm *comm, wefti_op *op)
     wefti_op_finish(comm, op, WEFT_OK);
 }
 
-/* All ranks are inside: what carries it out is bounded all the same. */
-static void watch(weft_comm *comm, wefti_op *op)
+/* Streams are not at it before this rank's own gate is open. */
+static bool is_shut(weft_comm *comm, const wefti_op *op)
+{
+    size_t chunk;
+    const bool shut = wefti_op_find_unwritable(op, &chunk);
+    if (shut) {
+        wefti_engine_look(comm->engine, op->desc.writable);
+    }
+    return shut;
+}
+
+/* All ranks are inside: what carries it out is bounded all the same. since_ns:
+ * nothing else holds it up. */
+static void watch(weft_comm *comm, wefti_op *op, int64_t since_ns)
 {
     const char *who = wefti_op_slot_is_p2p(op->op_slot) ? "both" : "all";
     const int64_t limit_ns = wefti_op_limit(comm, op);
-    const int64_t stalled_ns = wefti_clock_coarse_ns() - op->moved_ns;
+    const int64_t stalled_ns = wefti_clock_coarse_ns() - since_ns;
     char text[96], what[128];
     const char *carrier =
         op->choice.route == WEFTI_ROUTE_NCCL ? "NCCL has" : "streams have";
@@ -79,6 +92,13 @@ static void watch(weft_comm *comm, wefti_op *op)
     }
 }
 
+static void hand_over(wefti_op *op)
+{
+    op->lists[0].wait = WEFTI_WAIT_DEVICE;
+    op->piece.ready_ns = wefti_clock_ns();
+    op->moved_ns = wefti_clock_coarse_ns();
+}
+
 bool wefti_carried_advance(weft_comm *comm, wefti_op *op)
 {
     const int seen = op->unchecked;
@@ -86,9 +106,11 @@ bool wefti_carried_advance(weft_comm *comm, wefti_op *op)
     if (op->unchecked != seen) {
         op->moved_ns = wefti_clock_coarse_ns();
     }
-    if (all && op->lists[0].wait == WEFTI_WAIT_PEER) {
-        op->lists[0].wait = WEFTI_WAIT_DEVICE;
-        op->piece.ready_ns = wefti_clock_ns();
+    if (all && op->lists[0].wait != WEFTI_WAIT_DEVICE) {
+        op->lists[0].wait = WEFTI_WAIT_GATE;
+        if (!is_shut(comm, op)) {
+            hand_over(op);
+        }
     }
     if (wefti_choice_is_captured(&op->choice)) {
         if (all) { /* launches are the graph's */
@@ -103,8 +125,8 @@ bool wefti_carried_advance(weft_comm *comm, wefti_op *op)
         finish(comm, op);
         return true;
     }
-    if (all) {
-        watch(comm, op);
+    if (op->lists[0].wait == WEFTI_WAIT_DEVICE) {
+        watch(comm, op, op->moved_ns);
     }
     return op->unchecked != seen;
 }
@@ -115,7 +137,6 @@ bool wefti_carried_advance(weft_comm *comm, wefti_op *op)
 void wefti_carried_enter_message(weft_comm *comm, wefti_op *op)
 {
     op->lists[0].wait = WEFTI_WAIT_PEER;
-    op->ticket->unmet++;
     op->piece.bytes =
         op->desc.root == comm->rank ? 0 : op->desc.count * op->role.elem_bytes;
 }
@@ -157,6 +178,15 @@ static bool take_signature(weft_comm *comm, const wefti_op *op,
     return true;
 }
 
+/* One less that holds up the others of its list. */
+static void leave_unmet(wefti_op *op)
+{
+    hand_over(op);
+    if (--op->ticket->unmet == 0) {
+        op->ticket->met_ns = op->moved_ns;
+    }
+}
+
 /* Whether the other side is known to be there, which it stays. */
 static bool meet(weft_comm *comm, wefti_op *op)
 {
@@ -169,9 +199,7 @@ static bool meet(weft_comm *comm, wefti_op *op)
                                     wefti_fabric_posted(&comm->fabric, path)
               : moved;
     if (met) {
-        op->ticket->unmet--;
-        op->lists[0].wait = WEFTI_WAIT_DEVICE;
-        op->piece.ready_ns = wefti_clock_ns();
+        op->lists[0].wait = WEFTI_WAIT_GATE;
     }
     return moved || met;
 }
@@ -192,16 +220,21 @@ bool wefti_carried_advance_message(weft_comm *comm, wefti_op *op)
     if (moved) {
         op->moved_ns = wefti_clock_coarse_ns();
     }
+    if (op->lists[0].wait == WEFTI_WAIT_GATE && !is_shut(comm, op)) {
+        leave_unmet(op);
+    }
     if (is_over(comm, op)) {
-        if (op->lists[0].wait == WEFTI_WAIT_PEER) {
-            op->ticket->unmet--;
+        if (op->lists[0].wait != WEFTI_WAIT_DEVICE) {
+            leave_unmet(op);
         }
         finish(comm, op);
         return true;
     }
     /* One that the others of its list hold up is not to blame. */
     if (op->lists[0].wait == WEFTI_WAIT_DEVICE && op->ticket->unmet == 0) {
-        watch(comm, op);
+        watch(comm, op,
+              op->moved_ns > op->ticket->met_ns ? op->moved_ns
+                                                : op->ticket->met_ns);
     }
     return moved;
 }

@@ -77,10 +77,8 @@ static int find_reader(weft_comm *comm, const wefti_op *op)
 /* Whether peer is gone while streams may still need it. */
 static bool is_lost_within(weft_comm *comm, const wefti_op *op, int peer)
 {
-    wefti_rank_page *page = wefti_shared_get_page(&comm->fabric.shared, peer);
     return wefti_choice_is_carried(&op->choice) && comm->engine->members &&
-           atomic_load(&page->left) != WEFTI_LEAVE_WELL &&
-           wefti_peer_lost(comm, peer);
+           !wefti_peer_has_left_well(comm, peer) && wefti_peer_lost(comm, peer);
 }
 
 bool wefti_is_awaited(weft_comm *comm, const wefti_op *op, int peer,
@@ -263,9 +261,14 @@ static void append_last(weft_comm *comm, int rank, char *text,
     const char *what = "";
     int64_t when_ns = 0;
     uint64_t last = wefti_peer_last_entered(comm, rank, &what, &when_ns);
+    /* A rank of another host tells few others what it enters. */
+    const uint64_t completed = wefti_peer_completed(comm, rank);
     /* On an emulated link an entry is stamped with when it arrives. */
     int64_t ago_ns = wefti_clock_ns() - when_ns;
-    if (last == 0) {
+    if (completed > last) {
+        append(text, text_bytes, " (has completed up to #%llu)",
+               (unsigned long long)completed);
+    } else if (last == 0) {
         append(text, text_bytes, " (nor any before)");
     } else {
         append(text, text_bytes, " (its last: #%llu %s, %.1f s ago)",

@@ -153,7 +153,7 @@ static void doubt(weft_comm *comm, const wefti_op *op, int peer)
 {
     const int direct = wefti_meeting_find_awaited(comm, op);
     if (direct < 0 || direct == peer) {
-        wefti_peer_doubt(comm, peer);
+        wefti_peer_doubt(comm, peer, wefti_op_limit(comm, op));
     }
 }
 

@@ -126,6 +126,12 @@ bool wefti_peer_has_left(const weft_comm *comm, int peer)
     return leave_of(comm, peer, &known_ns) != WEFTI_LEAVE_NONE;
 }
 
+bool wefti_peer_has_left_well(const weft_comm *comm, int peer)
+{
+    int64_t known_ns;
+    return leave_of(comm, peer, &known_ns) == WEFTI_LEAVE_WELL;
+}
+
 /* Who leaves because of a fault has told it, but from another host that comes
  * by another way, and later. */
 static const char *find_leave(wefti_leave how, int64_t known_ns)
@@ -156,10 +162,9 @@ const char *wefti_peer_lost(weft_comm *comm, int peer)
     return cut ? cut : died ? "has died" : NULL;
 }
 
-void wefti_peer_doubt(weft_comm *comm, int peer)
+void wefti_peer_doubt(weft_comm *comm, int peer, int64_t limit_ns)
 {
-    const int64_t patience_ns =
-        wefti_waits_patience(comm, comm->timeout_ns) / 2;
+    const int64_t patience_ns = wefti_waits_patience(comm, limit_ns) / 2;
     wefti_remote_doubt(&comm->fabric, peer,
                        patience_ns < DOUBT_NS ? patience_ns : DOUBT_NS);
 }

@@ -18,6 +18,9 @@ bool wefti_peer_has_died(const weft_comm *comm, int peer);
  * another host does not tell it unless it is asked. Threads: any. */
 bool wefti_peer_has_left(const weft_comm *comm, int peer);
 
+/* Whether it has, and nothing had failed. Threads: any. */
+bool wefti_peer_has_left_well(const weft_comm *comm, int peer);
+
 /* Whether its process, another one of this host, is stopped (SIGSTOP, a
  * debugger). Reads files: for texts of what has waited long. Threads: any. */
 bool wefti_peer_is_stopped(const weft_comm *comm, int peer);
@@ -37,9 +40,9 @@ uint64_t wefti_peer_last_entered(weft_comm *comm, int rank, const char **what,
  * was not. In a job of several ranks. */
 const char *wefti_peer_lost(weft_comm *comm, int peer);
 
-/* This rank waits for peer: one of another host is asked whether it has left,
- * if the wait lasts. Threads: any. */
-void wefti_peer_doubt(weft_comm *comm, int peer);
+/* This rank waits for peer, for limit_ns at most: one of another host is asked
+ * whether it has left, if the wait lasts. Threads: any. */
+void wefti_peer_doubt(weft_comm *comm, int peer, int64_t limit_ns);
 
 /* "rank 3 has died", how being what wefti_peer_lost said; and which limit to
  * raise, if the kernel has ended processes for want of memory meanwhile. */

@@ -24,7 +24,7 @@ static bool fail_if_lost(weft_comm *comm, wefti_stall *stall, int peer,
 {
     const char *how = peer == comm->rank ? NULL : wefti_peer_lost(comm, peer);
     if (!how) {
-        wefti_peer_doubt(comm, peer);
+        wefti_peer_doubt(comm, peer, comm->timeout_ns);
         return false;
     }
     if (stall->suspect != peer + 1) {

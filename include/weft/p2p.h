@@ -107,7 +107,8 @@ typedef struct weft_p2p {
  *             ERR_MISMATCH, ERR_PEER, ERR_TIMEOUT, ERR_ABORTED | one of these
  *             if the communicator has already failed.
  * Threads     one caller per comm at a time.
- * Blocks      only if stream is NULL; never for room.
+ * Blocks      only if stream is NULL; never for room. By NCCL, also where it
+ *             must connect a pair of ranks first, until both have posted.
  * Allocates   about 200 bytes a part, returned when the list is done.
  */
 WEFT_NODISCARD weft_status weft_p2p_post(const weft_p2p *list,

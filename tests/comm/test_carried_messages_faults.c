@@ -7,7 +7,8 @@
  * Method: processes in a ring, each sending to the next in one list with what
  * it receives. One of them does something else, or is killed, between lists and
  * in the middle of one; the stand-in does wrong on demand
- * (tests/fake/fake_nccl.h).
+ * (tests/fake/fake_nccl.h). And threads, of which one lets a list wait for
+ * longer than its messages may take.
  */
 #include "tests/comm/carried_scene.h"
 #include "weft/p2p.h"
@@ -25,6 +26,7 @@
 #include <string.h>
 #include <sys/time.h>
 #include <sys/wait.h>
+#include <time.h>
 
 enum {
     RANKS = 3,
@@ -258,6 +260,86 @@ static void test_messages_rank_dies_streams_drain(void **state)
     }
 }
 
+/* ---- what another message or a gate holds up ------------------------------
+ */
+
+enum { HELD_MS = 4000, HELD_LIMIT_MS = 3000, PATIENT_MS = 60000 };
+
+typedef enum hold { HOLD_PEER, HOLD_READY, HOLD_WRITABLE } hold;
+
+static hold held;
+
+static weft_p2p part_of(const struct own *own, bool sends, int peer, bool hasty)
+{
+    return (weft_p2p){.size_bytes = sizeof(weft_p2p),
+                      .kind = sends ? WEFT_P2P_SEND : WEFT_P2P_RECV,
+                      .buffer = own->room[sends ? 0 : 1],
+                      .count = COUNT,
+                      .dtype = WEFT_DTYPE_I32,
+                      .peer = peer,
+                      .timeout_ms = hasty ? HELD_LIMIT_MS : PATIENT_MS};
+}
+
+static void wait_held(void)
+{
+    const struct timespec pause = {.tv_sec = HELD_MS / 1000};
+    (void)nanosleep(&pause, NULL);
+}
+
+/* Rank 0 sends to both others in one list. One message has a limit that is
+ * shorter than what holds up the list. */
+static int run_held(weft_comm *comm, void *context)
+{
+    struct scene *scene = context;
+    struct own own;
+    scene_init(&own, comm, scene->devices[weft_comm_get_rank(comm)]);
+    scene_fill(&own, own.room[0], COUNT);
+    weft_gate *gate = NULL;
+    weft_p2p list[2] = {part_of(&own, true, 1, held != HOLD_WRITABLE),
+                        part_of(&own, true, 2, false)};
+    weft_p2p *gated = NULL;
+    if (own.rank > 0) {
+        list[0] = part_of(&own, false, 0, own.rank == 1);
+    }
+    if (held == HOLD_PEER && own.rank == 2) {
+        wait_held();
+    }
+    if ((held == HOLD_READY && own.rank == 0) ||
+        (held == HOLD_WRITABLE && own.rank == 1)) {
+        gated = &list[own.rank == 0];
+        scene_expect(&own, weft_gate_create(own.device, 1, &gate) == WEFT_OK,
+                     "gate");
+        gated->epoch = 1;
+        *(own.rank == 0 ? &gated->ready : &gated->writable) = gate;
+    }
+    weft_status status =
+        weft_p2p_post(list, own.rank == 0 ? 2 : 1, comm, own.stream);
+    if (gate) {
+        wait_held();
+        scene_expect(&own, weft_gate_signal(gate, 0, 1, NULL) == WEFT_OK,
+                     "signal");
+    }
+    status = status == WEFT_OK ? weft_stream_wait(own.stream) : status;
+    if (status != WEFT_OK) {
+        fprintf(stderr, "rank %d: \"%s\"\n", own.rank, weft_error_text());
+        own.failures++;
+    }
+    scene_fini(&own);
+    weft_gate_destroy(gate);
+    return own.failures;
+}
+
+static void test_messages_held_up_are_not_blamed(void **state)
+{
+    (void)state;
+    static const hold all[] = {HOLD_PEER, HOLD_READY, HOLD_WRITABLE};
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+        struct scene scene = {0};
+        held = all[i];
+        assert_int_equal(scene_run(&scene, RANKS, run_held, false), 0);
+    }
+}
+
 int main(void)
 {
     scene_set("nccl");
@@ -265,6 +347,7 @@ int main(void)
         cmocka_unit_test(test_messages_that_differ_cause_named),
         cmocka_unit_test(test_messages_nccl_fails_cause_named),
         cmocka_unit_test(test_messages_rank_dies_streams_drain),
+        cmocka_unit_test(test_messages_held_up_are_not_blamed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -233,11 +233,43 @@ static void test_destroy_does_not_wait_for_what_it_sent(void **state)
     pthread_barrier_destroy(&scene.met);
 }
 
+/* Two of eight ranks are left of a part, on two hosts of four. */
+static int shrink_what_is_left(weft_comm *comm, void *context)
+{
+    weft_comm *part = NULL, *less = NULL;
+    (void)context;
+    if (weft_comm_split(comm, 0, 0, NULL, &part) != WEFT_OK ||
+        weft_barrier(part, NULL) != WEFT_OK ||
+        weft_barrier(comm, NULL) != WEFT_OK) {
+        return 1;
+    }
+    const bool stays = comm->rank % (RANKS / 2) == 0;
+    if (!stays) {
+        weft_comm_destroy(part);
+    }
+    int failures = weft_barrier(comm, NULL) != WEFT_OK;
+    if (stays) {
+        failures += weft_comm_shrink(part, &less) != WEFT_OK;
+        failures += less == NULL || weft_comm_get_nranks(less) != 2 ||
+                    weft_barrier(less, NULL) != WEFT_OK;
+        weft_comm_destroy(less);
+        weft_comm_destroy(part);
+    }
+    return failures + (weft_barrier(comm, NULL) != WEFT_OK);
+}
+
+static void test_who_has_left_is_not_taken_for_cut_off(void **state)
+{
+    (void)state;
+    assert_int_equal(run_world("pairs", RANKS, shrink_what_is_left, NULL), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_leaving_tells_no_rank),
         cmocka_unit_test(test_who_has_left_is_named_to_all),
+        cmocka_unit_test(test_who_has_left_is_not_taken_for_cut_off),
         cmocka_unit_test(test_destroy_does_not_wait_for_what_it_sent),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -242,6 +242,58 @@ static void test_label_is_that_of_the_group(void **state)
     unsetenv("WEFT_LEVELS");
 }
 
+/* ---- counts that differ ---------------------------------------------------
+ */
+
+enum { MANY = 18, LIAR = 10, PART = 4099 };
+
+/* Ranks 12 and 14 have a part; the liar takes the first one for rank 0's. Its
+ * neighbours would get both parts through it, in its order. */
+static int gather_two(weft_comm *comm, void *context)
+{
+    (void)context;
+    const int rank = weft_comm_get_rank(comm);
+    const bool has = rank == 12 || rank == 14;
+    size_t taken[MANY] = {0}, begins[MANY];
+    for (size_t i = 0; i < MANY; i++) {
+        begins[i] = i * PART;
+    }
+    taken[12] = taken[14] = PART;
+    if (rank == LIAR) {
+        taken[12] = 0;
+        taken[0] = PART;
+    }
+    int32_t *own = calloc(PART, sizeof(*own));
+    int32_t *all = calloc((size_t)MANY * PART, sizeof(*all));
+    int failures = !own || !all;
+    for (size_t i = 0; !failures && i < PART; i++) {
+        own[i] = rank;
+    }
+    if (!failures) {
+        const weft_status status =
+            weft_allgatherv(own, has ? PART : 0, all, taken, begins,
+                            WEFT_DTYPE_I32, comm, NULL);
+        failures += status != WEFT_ERR_MISMATCH &&
+                    (rank == LIAR || status != WEFT_OK ||
+                     all[begins[12]] != 12 || all[begins[14]] != 14);
+    }
+    free(own);
+    free(all);
+    return failures;
+}
+
+static void
+test_counts_that_differ_are_found_before_parts_are_passed_on(void **state)
+{
+    (void)state;
+    const struct world world = {.nranks = MANY, .call = gather_two};
+    setenv("WEFT_LEVELS", "2/6", 1);
+    setenv("WEFT_ALGO", "all_gatherv:nested", 1);
+    assert_int_equal(world_run_threads(&world), 0);
+    unsetenv("WEFT_LEVELS");
+    unsetenv("WEFT_ALGO");
+}
+
 /* ---- NUMA nodes -----------------------------------------------------------
  */
 
@@ -299,6 +351,8 @@ int main(void)
         cmocka_unit_test(test_levels_that_part_nothing_are_none),
         cmocka_unit_test(test_ranks_in_a_row_carry_all_out),
         cmocka_unit_test(test_two_levels_of_words_carry_all_out),
+        cmocka_unit_test(
+            test_counts_that_differ_are_found_before_parts_are_passed_on),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

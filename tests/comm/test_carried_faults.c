@@ -130,7 +130,8 @@ static weft_status find_late(struct own *own)
 
 static void check_fault(struct own *own, weft_status status)
 {
-    if (status == WEFT_OK && !by_nccl && fault->struck == MISMATCH) {
+    /* And NCCL may have ended it here before it fails elsewhere. */
+    if (status == WEFT_OK && fault->struck == (by_nccl ? NOTHING : MISMATCH)) {
         status = find_late(own);
     }
     if (status != fault->status || !strstr(weft_error_text(), fault->part)) {

@@ -43,6 +43,7 @@ enum {
 /* What the spy has seen, of rank SPIED. */
 static struct {
     weft_comm *_Atomic comm;
+    weft_device *_Atomic device;
     _Atomic size_t under_lock; /* calls that a holder of the lock has made */
     _Atomic size_t calls;
     _Atomic size_t fetches, stores; /* of the spied rank's arena */
@@ -62,11 +63,13 @@ static bool is_under_lock(const weft_comm *comm)
     return owner == syscall(SYS_gettid);
 }
 
-static void look(void)
+/* Of another rank's device nothing is asked: the spied one may be gone by then.
+ */
+static void look(const weft_device *device)
 {
     const weft_comm *comm = atomic_load(&seen.comm);
     atomic_fetch_add(&seen.calls, 1);
-    if (comm && is_under_lock(comm)) {
+    if (comm && device == atomic_load(&seen.device) && is_under_lock(comm)) {
         atomic_fetch_add(&seen.under_lock, 1);
     }
 }
@@ -123,7 +126,7 @@ static weft_status spy_copy(weft_stream *stream, void *dst, const void *src,
                             size_t bytes)
 {
     weft_comm *comm = atomic_load(&seen.comm);
-    look();
+    look(stream->device);
     if (comm && atomic_load(&seen.hold) && is_message(comm, dst)) {
         hold_message(stream);
     } else if (comm) {
@@ -135,46 +138,46 @@ static weft_status spy_copy(weft_stream *stream, void *dst, const void *src,
 static weft_status spy_mark(weft_stream *stream, const wefti_mark *marks,
                             size_t count)
 {
-    look();
+    look(stream->device);
     return wefti_device_shadow.stream_mark(stream, marks, count);
 }
 
 static weft_status spy_drain(weft_stream *stream)
 {
-    look();
+    look(stream->device);
     return wefti_device_shadow.stream_drain(stream);
 }
 
 static weft_status spy_query(weft_device *device, const void *pointer,
                              weft_pointer *out)
 {
-    look();
+    look(device);
     return wefti_device_shadow.mem_query(device, pointer, out);
 }
 
 static weft_status spy_register(weft_device *device, void *pointer,
                                 size_t bytes)
 {
-    look();
+    look(device);
     return wefti_device_shadow.mem_register(device, pointer, bytes);
 }
 
 static void spy_unregister(weft_device *device, void *pointer)
 {
-    look();
+    look(device);
     wefti_device_shadow.mem_unregister(device, pointer);
 }
 
 static weft_status spy_words(weft_device *device, size_t chunks,
                              _Atomic uint64_t **out)
 {
-    look();
+    look(device);
     return wefti_device_shadow.gate_words(device, chunks, out);
 }
 
 static void spy_words_free(weft_device *device, _Atomic uint64_t *words)
 {
-    look();
+    look(device);
     wefti_device_shadow.gate_words_free(device, words);
 }
 
@@ -309,6 +312,7 @@ static int work_under_spy(weft_comm *comm, void *context)
     weft_mem *mem;
     float host = 1;
     if (weft_comm_get_rank(comm) == SPIED) {
+        atomic_store(&seen.device, comm->device);
         atomic_store(&seen.comm, comm);
     }
     int failures = sit_down(&desk, comm);
@@ -372,6 +376,7 @@ static int reduce_under_spy(weft_comm *comm, void *context)
     struct desk desk;
     int failures = sit_down(&desk, comm);
     if (weft_comm_get_rank(comm) == SPIED) {
+        atomic_store(&seen.device, comm->device);
         atomic_store(&seen.comm, comm);
     }
     for (int i = 0; i < REDUCTIONS; i++) {
@@ -409,6 +414,7 @@ static int send_under_spy(weft_comm *comm, void *context)
     if (sends) {
         failures += weft_gate_create(desk.device, 1, &hold) != WEFT_OK;
         atomic_store(&seen.hold, hold);
+        atomic_store(&seen.device, comm->device);
         atomic_store(&seen.comm, comm);
     }
     for (int i = 0; i < MESSAGES; i++) {

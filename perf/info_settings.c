@@ -10,16 +10,36 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/settings.h"
+#include "comm/core/tuning.h"
+#include "comm/oob/inner_level.h"
 #include "topo/report.h"
 
 #include <string.h>
 #include <unistd.h>
 
+/* Words that a communicator reads: the error begins with the variable that it
+ * is about, the first that is wrong. */
+static weft_status check_words(wefti_setting setting)
+{
+    wefti_tuning tuning;
+    char begin[64];
+    const weft_status status = setting == WEFTI_SETTING_LEVELS
+                                   ? wefti_inner_levels_check(1)
+                                   : wefti_tuning_read(&tuning);
+    const int length = snprintf(begin, sizeof(begin),
+                                "%s=", wefti_setting_describe(setting).name);
+    return strncmp(weft_error_text(), begin, (size_t)length) == 0 ? status
+                                                                  : WEFT_OK;
+}
+
 /* What the library would say about a setting's value. */
 static weft_status check(wefti_setting setting)
 {
-    return setting == WEFTI_SETTING_LOG ? wefti_log_check()
-                                        : wefti_setting_check(setting);
+    if (setting == WEFTI_SETTING_LOG) {
+        return wefti_log_check();
+    }
+    const weft_status status = wefti_setting_check(setting);
+    return status == WEFT_OK ? check_words(setting) : status;
 }
 
 /* The value as it may be shown. */

@@ -62,3 +62,35 @@ weft_status wefti_route_groups_create(const wefti_levels *levels,
     }
     return WEFT_OK;
 }
+
+static int count_most(const wefti_nest_level *level)
+{
+    int most = 0;
+    for (int group = 0; group < level->group_count; group++) {
+        const int ranks = level->begins[group + 1] - level->begins[group];
+        most = ranks > most ? ranks : most;
+    }
+    return most;
+}
+
+void wefti_route_groups_print(const wefti_nest *nest, FILE *file)
+{
+    for (int i = 0; nest && i < nest->level_count; i++) {
+        const wefti_nest_level *level = &nest->levels[i];
+        fprintf(file, "%-9s%d groups of up to %d ranks\n", "nest",
+                level->group_count, count_most(level));
+    }
+}
+
+void wefti_route_groups_write(const wefti_nest *nest, wefti_json *json)
+{
+    wefti_json_array_open(json, "nest");
+    for (int i = 0; nest && i < nest->level_count; i++) {
+        const wefti_nest_level *level = &nest->levels[i];
+        wefti_json_object_open(json, NULL);
+        wefti_json_int(json, "groups", level->group_count);
+        wefti_json_int(json, "most_ranks", count_most(level));
+        wefti_json_object_close(json);
+    }
+    wefti_json_array_close(json);
+}

@@ -6,9 +6,12 @@
 #ifndef COMM_CLUSTER_ROUTE_GROUPS_H
 #define COMM_CLUSTER_ROUTE_GROUPS_H
 
+#include "base/json.h"
 #include "comm/pattern/nest.h"
 #include "topo/levels.h"
 #include "weft/status.h"
+
+#include <stdio.h>
 
 typedef struct wefti_grouping wefti_grouping;
 
@@ -21,5 +24,10 @@ typedef struct wefti_grouping wefti_grouping;
 WEFT_NODISCARD weft_status
 wefti_route_groups_create(const wefti_levels *levels,
                           wefti_grouping **grouping_out, wefti_nest **nest_out);
+
+/* The groups of each level, innermost first, that a byte need enter but once;
+ * NULL: there are none. */
+void wefti_route_groups_print(const wefti_nest *nest, FILE *file);
+void wefti_route_groups_write(const wefti_nest *nest, wefti_json *json);
 
 #endif

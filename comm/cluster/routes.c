@@ -430,6 +430,7 @@ static void write_all(const routing *r, wefti_json *json)
 {
     write_route_asked(r, json);
     write_single_copy(r, json);
+    wefti_route_groups_write(scope_of(r).nest, json);
     wefti_rates_write(network_rates(r), json);
     wefti_json_array_open(json, "routes");
     for (int c = 0; c < WEFT_COLLECTIVE_COUNT; c++) {
@@ -463,6 +464,7 @@ static void print_levels(const routing *r, FILE *file)
         }
         fprintf(file, "\n");
     }
+    wefti_route_groups_print(scope_of(r).nest, file);
     if (network_rates(r)) {
         wefti_rates_print(network_rates(r), file);
     }

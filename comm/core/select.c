@@ -419,7 +419,10 @@ weft_status wefti_select_refuse(const wefti_scope *scope, const weft_op *op,
         "WEFT_ALGO=%s:%s: %s of %zu %s among %d ranks %s cannot take that way: "
         "allowed is %s, or several with / between",
         name, asked, name, op->count, weft_dtype_text(op->dtype), scope->nranks,
-        scope->grouping ? "on several hosts" : "of one level", able);
+        scope->grouping || scope->apart ? "on several hosts"
+        : scope->nest                   ? "of several levels"
+                                        : "of one level",
+        able);
 }
 
 /* ---- why ------------------------------------------------------------------

@@ -60,6 +60,32 @@ end = run(["--settings"], WEFT_TIMOUT_MS="3")
 must(end.returncode == 1 and "WEFT_TIMOUT_MS: weft does not know" in end.stdout,
      end)
 
+# Words, each the only one that is wrong.
+for name, value in (("WEFT_LEVELS", ","), ("WEFT_LEVELS", "NUMA"),
+                    ("WEFT_LEVELS", "a,,b"), ("WEFT_LEVELS", "a," + 59 * "b"),
+                    ("WEFT_ALGO", "all_reduce:foo"), ("WEFT_ROUTE", "foo"),
+                    ("WEFT_SINGLE_COPY", "foo"), ("WEFT_SUM_FLAT", "yes")):
+    code, facts = settings(**{name: value})
+    wrong = {row["name"]: row["error"] for row in facts["settings"]
+             if row["error"]}
+    must(code == 1 and list(wrong) == [name] and
+         wrong[name].startswith("%s=%s" % (name, value)), (value, wrong))
+for value in ("2/numa", "a,b,a", "off"):
+    must(settings(WEFT_LEVELS=value)[0] == 0, value)
+
+# What comes of one is seen.
+JOB = [sys.argv[1] + "/weft-run", "-n", "4", INFO, "--routes"]
+for levels, groups in (("2", [(2, 2)]), ("off", []), ("a,b,b,b", [(2, 3)])):
+    clean = {k: v for k, v in os.environ.items() if not k.startswith("WEFT_")}
+    clean.update(WEFT_LEVELS=levels, WEFT_MACHINES="off")
+    text, facts = (subprocess.run(JOB + more, env=clean, capture_output=True,
+                                  text=True, timeout=30).stdout
+                   for more in ([], ["--json", "-"]))
+    must([(level["groups"], level["most_ranks"])
+          for level in json.loads(facts)["nest"]] == groups, facts)
+    must(re.findall(r"^nest +(\d+) groups of up to (\d+) ranks$", text, re.M) ==
+         [(str(a), str(b)) for a, b in groups], text)
+
 end = run(["--help"])
 must(end.returncode == 0 and "examples:" in end.stdout, end)
 end = run(["--version"])

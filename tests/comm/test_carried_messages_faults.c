@@ -299,7 +299,8 @@ static int run_held(weft_comm *comm, void *context)
                         part_of(&own, true, 2, false)};
     weft_p2p *gated = NULL;
     if (own.rank > 0) {
-        list[0] = part_of(&own, false, 0, own.rank == 1);
+        list[0] =
+            part_of(&own, false, 0, own.rank == 1 && held == HOLD_WRITABLE);
     }
     if (held == HOLD_PEER && own.rank == 2) {
         wait_held();

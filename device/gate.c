@@ -133,7 +133,7 @@ weft_status wefti_gate_create_at(weft_device *device, _Atomic uint64_t *words,
 
 bool wefti_gate_is_held(const weft_gate *gate)
 {
-    return atomic_load(&gate->users) > 1;
+    return atomic_load(&gate->users) > 1 + atomic_load(&gate->watched);
 }
 
 void wefti_gate_hold(weft_gate *gate)

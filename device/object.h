@@ -80,7 +80,7 @@ typedef struct wefti_gate_pass wefti_gate_pass;
 struct weft_gate {
     weft_device *device;
     size_t chunks;           /* 0: destroyed */
-    _Atomic size_t users;    /* its owner, and what streams still hold of it */
+    _Atomic size_t users;    /* its owner, and streams and watchers */
     _Atomic uint64_t *words; /* shared with the device */
     bool lent;              /* by who made the gate; see wefti_gate_create_at */
     _Atomic int failure;    /* weft_status; written before the words rise */
@@ -106,7 +106,7 @@ void wefti_device_count(weft_device *device, int change);
  */
 void wefti_gate_raise(weft_gate *gate, size_t chunk, uint64_t epoch);
 
-/* A stream holds the gate, and holds it no more. */
+/* A stream or a watcher holds the gate, and holds it no more. */
 void wefti_gate_hold(weft_gate *gate);
 void wefti_gate_drop(weft_gate *gate);
 

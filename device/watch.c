@@ -44,6 +44,7 @@ void wefti_gate_watch(weft_gate *gate, wefti_gate_watcher *watcher)
         watcher->next = *place;
         *place = watcher;
         atomic_fetch_add(&gate->watched, 1);
+        wefti_gate_hold(gate);
     }
     pthread_mutex_unlock(&gate->lock);
 }
@@ -83,13 +84,17 @@ void wefti_gate_unwatch(weft_gate *gate, wefti_gate_watcher *watcher)
 {
     pthread_mutex_lock(&gate->lock);
     WEFTI_ASSERT(watcher->watches > 0);
-    if (--watcher->watches == 0) {
+    const bool last = --watcher->watches == 0;
+    if (last) {
         unlink_watcher(gate, watcher);
         while (is_being_called(gate, watcher)) {
             pthread_cond_wait(&gate->left, &gate->lock);
         }
     }
     pthread_mutex_unlock(&gate->lock);
+    if (last) {
+        wefti_gate_drop(gate);
+    }
 }
 
 /* The next watcher to call; skips those that ask for the call just made. */

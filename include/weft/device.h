@@ -337,10 +337,7 @@ WEFT_NODISCARD weft_status weft_gate_create(weft_device *device, size_t chunks,
                                             weft_gate **gate_out);
 /*
  * weft_gate_destroy - nobody may wait or signal any more; a signaller whose
- * epoch has been waited for may still be on its way out. Where a stream carries
- * operations out itself (WEFT_ROUTE), their communicator may look at their
- * gates for a moment after the stream has passed them: destroy it first.
- * NULL is legal.
+ * epoch has been waited for may still be on its way out. NULL is legal.
  */
 void weft_gate_destroy(weft_gate *gate);
 

@@ -270,6 +270,27 @@ static void test_watch_raced_by_signals_is_never_called_after(void **state)
     weft_gate_destroy(gate);
 }
 
+/* A communicator looks at gates for a moment after streams have passed them. */
+static void test_watch_outlives_its_gates_owner(void **state)
+{
+    weft_device *device = *state;
+    const size_t objects = atomic_load(&device->objects);
+    weft_gate *gate = make_gate(device, 1);
+    counter seen = {0};
+    wefti_gate_watcher watcher = {.woken = count, .context = &seen};
+    wefti_gate_watch(gate, &watcher);
+    wefti_gate_watch(gate, &watcher);
+    assert_false(wefti_gate_is_held(gate)); /* by no stream */
+    weft_gate_destroy(gate);
+    assert_int_equal(atomic_load(&device->objects), objects + 1);
+    assert_int_equal(wefti_gate_get(gate, 0), 0);
+    wefti_gate_unwatch(gate, &watcher);
+    assert_int_equal(atomic_load(&device->objects), objects + 1);
+    wefti_gate_unwatch(gate, &watcher);
+    assert_int_equal(atomic_load(&device->objects), objects);
+    assert_int_equal(seen.calls, 0);
+}
+
 int main(int argc, char **argv)
 {
     choose_kind(argc, argv);
@@ -280,6 +301,7 @@ int main(int argc, char **argv)
         EACH(test_watch_unwatched_from_inside_a_call_is_safe),
         EACH(test_watch_unwatch_waits_for_a_running_call),
         EACH(test_watch_raced_by_signals_is_never_called_after),
+        EACH(test_watch_outlives_its_gates_owner),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

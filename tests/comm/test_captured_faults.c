@@ -25,7 +25,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/time.h>
-#include <sys/wait.h>
 
 enum {
     VICTIM = 1,
@@ -299,23 +298,11 @@ static void run_faulty(const struct fault *given)
         .context = &scene,
         .configure = scene_open_device,
         .after = scene_close_device};
-    world_processes started;
     fault = given;
+    const bool kills = fault->struck == KILL || fault->struck == KILL_WITHIN;
     printf("%s %d\n", fault->name, fault->after_us);
     fflush(stdout);
-    world_start_processes(&world, &started);
-    assert_int_equal(world_finish_survivors(&started, SCENE_DEADLINE_S), 0);
-    for (int rank = 0; rank < world.nranks; rank++) {
-        const int ended = started.exit_status[rank];
-        const bool killed =
-            fault->struck == KILL || fault->struck == KILL_WITHIN;
-        if (killed && rank == VICTIM) {
-            assert_true(WIFSIGNALED(ended));
-        } else {
-            assert_true(WIFEXITED(ended));
-            assert_int_equal(WEXITSTATUS(ended), 0);
-        }
-    }
+    scene_run_faulty(&world, kills ? VICTIM : -1);
 }
 
 static void test_captured_rank_gone_launches_drain(void **state)

@@ -25,7 +25,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/time.h>
-#include <sys/wait.h>
 #include <time.h>
 
 enum {
@@ -183,32 +182,21 @@ static int run_fault(weft_comm *comm, void *context)
 static void run_faulty(const struct fault *given)
 {
     struct scene scene = {0};
-    struct world world = {
+    const struct world world = {
         .nranks = RANKS,
         .config = {.timeout_ms = 1000 * SCENE_DEADLINE_S, .warn_ms = 30000},
         .call = run_fault,
         .context = &scene,
         .configure = scene_open_device,
         .after = scene_close_device};
-    world_processes started;
     fault = given;
+    const bool kills = fault->struck == KILL || fault->struck == KILL_WITHIN;
     if (fault->demand) {
         setenv("WEFT_FAKE_NCCL_FAULT", fault->demand, 1);
     }
     printf("%s\n", fault->name);
-    world_start_processes(&world, &started);
-    assert_int_equal(world_finish_survivors(&started, SCENE_DEADLINE_S), 0);
+    scene_run_faulty(&world, kills ? VICTIM : -1);
     unsetenv("WEFT_FAKE_NCCL_FAULT");
-    for (int rank = 0; rank < world.nranks; rank++) {
-        const int ended = started.exit_status[rank];
-        if ((fault->struck == KILL || fault->struck == KILL_WITHIN) &&
-            rank == VICTIM) {
-            assert_true(WIFSIGNALED(ended));
-        } else {
-            assert_true(WIFEXITED(ended));
-            assert_int_equal(WEXITSTATUS(ended), 0);
-        }
-    }
 }
 
 static void test_messages_that_differ_cause_named(void **state)

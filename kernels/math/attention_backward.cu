@@ -197,17 +197,14 @@ static __device__ inline void
 attention_dq(const wefti_math_attention_backward &args,
              typename Real::wide *shared)
 {
-    typedef attention_rows<Real> rows;
     const wefti_math_attention_shape &shape = args.shape;
-    rows block(shared, shape.head_size);
-    size_t bands = (shape.q_tokens + rows::BLOCK_ROWS - 1) / rows::BLOCK_ROWS;
-    size_t heads = shape.sequences * shape.heads;
-    for (size_t n = blockIdx.x; n < bands * heads; n += gridDim.x) {
-        attention_head head = attention_head_at(shape, n / bands / shape.heads,
-                                                n / bands % shape.heads);
-        attention_dq_band<Real, Grad>(args, block, head,
-                                      n % bands * rows::BLOCK_ROWS);
-    }
+    attention_rows<Real> block(shared, shape.head_size);
+    attention_bands<Real>(shape.q_tokens, shape.sequences, shape.heads,
+                          [&](size_t sequence, size_t h, size_t first) {
+                              attention_dq_band<Real, Grad>(
+                                  args, block,
+                                  attention_head_at(shape, sequence, h), first);
+                          });
 }
 
 template <class Real, class Grad>
@@ -215,16 +212,13 @@ static __device__ inline void
 attention_dkdv(const wefti_math_attention_backward &args,
                typename Real::wide *shared)
 {
-    typedef attention_rows<Real> rows;
     const wefti_math_attention_shape &shape = args.shape;
-    rows block(shared, shape.head_size);
-    size_t bands = (shape.kv_tokens + rows::BLOCK_ROWS - 1) / rows::BLOCK_ROWS;
-    size_t heads = shape.sequences * shape.kv_heads;
-    for (size_t n = blockIdx.x; n < bands * heads; n += gridDim.x) {
-        attention_dkdv_band<Real, Grad>(args, block, n / bands / shape.kv_heads,
-                                        n / bands % shape.kv_heads,
-                                        n % bands * rows::BLOCK_ROWS);
-    }
+    attention_rows<Real> block(shared, shape.head_size);
+    attention_bands<Real>(shape.kv_tokens, shape.sequences, shape.kv_heads,
+                          [&](size_t sequence, size_t h, size_t first) {
+                              attention_dkdv_band<Real, Grad>(
+                                  args, block, sequence, h, first);
+                          });
 }
 
 #define DELTA_KERNEL(name, type, out)                                          \

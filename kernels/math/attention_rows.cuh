@@ -138,6 +138,19 @@ template <class Real> struct attention_rows {
     }
 };
 
+/* A block a band: BLOCK_ROWS of so many tokens of a head of a sequence. call is
+ * given the sequence, the head, and the band's first row. */
+template <class Real, class Call>
+static __device__ inline void attention_bands(size_t tokens, size_t sequences,
+                                              size_t heads, Call call)
+{
+    const size_t rows = attention_rows<Real>::BLOCK_ROWS;
+    size_t bands = (tokens + rows - 1) / rows;
+    for (size_t n = blockIdx.x; n < bands * sequences * heads; n += gridDim.x) {
+        call(n / bands / heads, n / bands % heads, n % bands * rows);
+    }
+}
+
 /* One sequence's share of the arrays, and one head of it. */
 struct attention_head {
     size_t q, kv, o, row; /* offsets; row: of lse and delta */

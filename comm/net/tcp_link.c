@@ -467,9 +467,11 @@ bool wefti_tcp_links_hurry(wefti_tcp_links *port)
  */
 
 /*
- * The other host says nothing to bytes that were sent again and again. A rank
- * that is stopped is not taken for that: its kernel answers, if only that it
- * has no room.
+ * The other host says nothing to bytes that were sent again and again, or to
+ * the kernel's asking whether bytes may come: which it does where none are
+ * under way, since the window is closed, or this host's own end is down and
+ * none could leave. A rank that is stopped is not taken for that: its kernel
+ * answers, if only that it has no room.
  */
 static bool is_silent(const wefti_tcp_link *link)
 {
@@ -477,7 +479,8 @@ static bool is_silent(const wefti_tcp_link *link)
     socklen_t bytes = sizeof(info);
     return getsockopt(link->stream.fd, IPPROTO_TCP, TCP_INFO, &info, &bytes) ==
                0 &&
-           info.tcpi_retransmits >= UNANSWERED_MOST;
+           (info.tcpi_retransmits >= UNANSWERED_MOST ||
+            info.tcpi_probes >= UNANSWERED_MOST);
 }
 
 void wefti_tcp_links_look(wefti_tcp_links *port)

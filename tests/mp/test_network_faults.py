@@ -36,7 +36,7 @@ class Job:
     """weft-perf on emulated nodes, and the processes of its ranks."""
 
     def __init__(self, timeout_ms, warn_ms, nodes=NODES, size="64K",
-                 **settings):
+                 op="all_reduce", **settings):
         kept = {name: value for name, value in os.environ.items()
                 if not name.startswith("WEFT_")}
         kept.update(WEFT_TIMEOUT_MS=str(timeout_ms), WEFT_WARN_MS=str(warn_ms),
@@ -45,7 +45,7 @@ class Job:
         self.job = subprocess.Popen(
             [os.path.join(BIN, "weft-run"), "-n", str(RANKS), "--elastic",
              "--net-emulate", nodes, os.path.join(BIN, "weft-perf"),
-             "all_reduce", "--sizes", size, "-n", "1000000", "-c", "0"],
+             op, "--sizes", size, "-n", "1000000", "-c", "0"],
             stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
             env=kept)
         self.pids = {}
@@ -75,10 +75,10 @@ class Job:
             return int(re.search(r"eth0:(?:\s+\d+){8}\s+(\d+)",
                                  devices.read())[1])
 
-    def wait_for_work(self):
-        """Until each node has sent more than all that comes before its work."""
+    def wait_for_work(self, senders=range(RANKS)):
+        """Until their nodes have sent more than what comes before the work."""
         until = time.monotonic() + 20
-        while min(map(self.sent_bytes, self.pids)) < WORK_BYTES:
+        while min(map(self.sent_bytes, senders)) < WORK_BYTES:
             if time.monotonic() > until:
                 raise AssertionError("the ranks do not work")
             time.sleep(0.01)
@@ -166,9 +166,25 @@ class NetworkFaults(unittest.TestCase):
         job = Job(60000, 300, NODES + "+400mbit", "1M", **BOTH).find_ranks()
         job.wait_for_work()
         job.inside(victim, "ip", "link", "set", "eth1", "down")
+        self.eth1_is_named(job, range(RANKS))
+
+    def test_second_rail_down_at_the_sender_is_named(self):
+        """Down while nothing was under way: what comes next never leaves."""
+        job = Job(60000, 300, NODES + "+400mbit", "1M", op="broadcast",
+                  **BOTH).find_ranks()
+        job.wait_for_work(senders=[0])
+        for pid in job.pids.values():
+            os.kill(pid, signal.SIGSTOP)
+        time.sleep(0.5)
+        job.inside(0, "ip", "link", "set", "eth1", "down")
+        for pid in job.pids.values():
+            os.kill(pid, signal.SIGCONT)
+        self.eth1_is_named(job, [0])
+
+    def eth1_is_named(self, job, speakers):
         took_s, err = job.finish()
         self.assertLess(took_s, 30)
-        self.named_by(err, range(RANKS), r"\d", "does not answer over eth1: that "
+        self.named_by(err, speakers, r"\d", "does not answer over eth1: that "
                       "link is down")
 
     def test_killed_rank_with_two_rails_is_named(self):

@@ -218,12 +218,27 @@ static weft_status start_answering(wefti_reach *reach, uint16_t *port_out)
                : wefti_error_system("thread to answer (pthread_create)");
 }
 
+/* The port, how many addresses there are, and these. */
+static void walk_offer(wefti_oob_cursor *cursor, uint16_t *port,
+                       uint32_t *count, wefti_interface *addresses)
+{
+    wefti_oob_cursor_short(cursor, port);
+    wefti_oob_cursor_number(cursor, count, 1);
+    for (uint32_t i = 0; i < *count && i < WEFTI_INTERFACES_MOST; i++) {
+        wefti_interface *one = &addresses[i];
+        wefti_oob_cursor_bytes(cursor, &one->address, sizeof(one->address));
+        wefti_oob_cursor_bytes(cursor, &one->mask, sizeof(one->mask));
+        wefti_oob_cursor_bytes(cursor, one->name, sizeof(one->name));
+        one->name[sizeof(one->name) - 1] = '\0';
+    }
+}
+
 weft_status wefti_reach_offer(wefti_reach *reach,
                               unsigned char info_out[WEFTI_INFO_BYTES],
                               size_t *info_bytes_out)
 {
     const wefti_membership *membership = reach->membership;
-    wefti_oob_writer writer = {info_out, WEFTI_INFO_BYTES, false};
+    wefti_oob_cursor cursor = {.to = info_out, .left_bytes = WEFTI_INFO_BYTES};
     uint16_t port;
     *info_bytes_out = 0;
     if (membership->members[membership->rank].domain == 0) {
@@ -237,15 +252,9 @@ weft_status wefti_reach_offer(wefti_reach *reach,
     if (status != WEFT_OK) {
         return status;
     }
-    wefti_oob_writer_number(&writer, port, 2);
-    wefti_oob_writer_number(&writer, (uint32_t)reach->own_count, 1);
-    for (int i = 0; i < reach->own_count; i++) {
-        const wefti_interface *own = &reach->own[i];
-        wefti_oob_writer_bytes(&writer, &own->address, sizeof(own->address));
-        wefti_oob_writer_bytes(&writer, &own->mask, sizeof(own->mask));
-        wefti_oob_writer_bytes(&writer, own->name, sizeof(own->name));
-    }
-    *info_bytes_out = WEFTI_INFO_BYTES - writer.left_bytes;
+    uint32_t count = (uint32_t)reach->own_count;
+    walk_offer(&cursor, &port, &count, reach->own);
+    *info_bytes_out = WEFTI_INFO_BYTES - cursor.left_bytes;
     return WEFT_OK;
 }
 
@@ -253,18 +262,11 @@ weft_status wefti_reach_take(wefti_reach *reach, int rank,
                              const unsigned char *info, size_t info_bytes)
 {
     target offer = {.rank = rank};
-    wefti_oob_reader reader = {info, info_bytes, false};
-    offer.port = (uint16_t)wefti_oob_reader_number(&reader, 2);
-    offer.count = (int)wefti_oob_reader_number(&reader, 1);
-    for (int i = 0; i < offer.count && i < WEFTI_INTERFACES_MOST; i++) {
-        wefti_interface *address = &offer.addresses[i];
-        wefti_oob_reader_bytes(&reader, &address->address,
-                               sizeof(address->address));
-        wefti_oob_reader_bytes(&reader, &address->mask, sizeof(address->mask));
-        wefti_oob_reader_bytes(&reader, address->name, sizeof(address->name));
-        address->name[sizeof(address->name) - 1] = '\0';
-    }
-    if (reader.bad || reader.left_bytes || offer.port == 0 ||
+    wefti_oob_cursor cursor = {.from = info, .left_bytes = info_bytes};
+    uint32_t count = 0;
+    walk_offer(&cursor, &offer.port, &count, offer.addresses);
+    offer.count = (int)count;
+    if (cursor.bad || cursor.left_bytes || offer.port == 0 ||
         offer.count > WEFTI_INTERFACES_MOST) {
         return wefti_error(WEFT_ERR_BOOTSTRAP,
                            "rank %d's info names no addresses", rank);

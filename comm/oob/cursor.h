@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * comm/oob/cursor.h - walks a byte buffer that has an end: numbers are
+ * comm/oob/cursor.h - walks the fields of a message, to write them into bytes
+ * or to read them from there: one walk serves both ways. Numbers are
  * little-endian, nothing is read or written past the end, and one flag is set
  * if anything would have been.
  */
@@ -12,60 +13,109 @@
 #include <stdint.h>
 #include <string.h>
 
-typedef struct wefti_oob_reader {
-    const unsigned char *at;
+/*
+ * to    the next byte that is written; the fields are only read. NULL: it reads
+ * from  the next byte that is read
+ * bad   there was less room, or were fewer bytes, than asked for; what was read
+ *       since is zero
+ */
+typedef struct wefti_oob_cursor {
+    unsigned char *to;
+    const unsigned char *from;
     size_t left_bytes;
-    bool bad; /* asked for more than there was; what was read since is zero */
-} wefti_oob_reader;
+    bool bad;
+} wefti_oob_cursor;
 
-typedef struct wefti_oob_writer {
-    unsigned char *at;
-    size_t left_bytes;
-    bool bad; /* no room; nothing was written since */
-} wefti_oob_writer;
-
-static inline void wefti_oob_reader_bytes(wefti_oob_reader *reader, void *out,
+static inline void wefti_oob_cursor_bytes(wefti_oob_cursor *cursor, void *field,
                                           size_t bytes)
 {
-    if (reader->bad || bytes > reader->left_bytes) {
-        reader->bad = true;
-        memset(out, 0, bytes);
+    if (cursor->bad || bytes > cursor->left_bytes) {
+        cursor->bad = true;
+        if (!cursor->to) {
+            memset(field, 0, bytes);
+        }
         return;
     }
-    memcpy(out, reader->at, bytes);
-    reader->at += bytes;
-    reader->left_bytes -= bytes;
+    if (cursor->to) {
+        memcpy(cursor->to, field, bytes);
+        cursor->to += bytes;
+    } else {
+        memcpy(field, cursor->from, bytes);
+        cursor->from += bytes;
+    }
+    cursor->left_bytes -= bytes;
 }
 
-/* A number of 1, 2 or 4 bytes. */
-static inline uint32_t wefti_oob_reader_number(wefti_oob_reader *reader,
-                                               size_t bytes)
+/* Of 1, 2 or 4 bytes. */
+static inline void wefti_oob_cursor_number(wefti_oob_cursor *cursor,
+                                           uint32_t *field, size_t bytes)
 {
     unsigned char raw[4] = {0};
-    wefti_oob_reader_bytes(reader, raw, bytes);
-    return (uint32_t)raw[0] | (uint32_t)raw[1] << 8 | (uint32_t)raw[2] << 16 |
-           (uint32_t)raw[3] << 24;
-}
-
-static inline void wefti_oob_writer_bytes(wefti_oob_writer *writer,
-                                          const void *from, size_t bytes)
-{
-    if (writer->bad || bytes > writer->left_bytes) {
-        writer->bad = true;
-        return;
+    for (size_t i = 0; i < bytes && cursor->to; i++) {
+        raw[i] = (unsigned char)(*field >> (8 * i));
     }
-    memcpy(writer->at, from, bytes);
-    writer->at += bytes;
-    writer->left_bytes -= bytes;
+    wefti_oob_cursor_bytes(cursor, raw, bytes);
+    if (!cursor->to) {
+        *field = (uint32_t)raw[0] | (uint32_t)raw[1] << 8 |
+                 (uint32_t)raw[2] << 16 | (uint32_t)raw[3] << 24;
+    }
 }
 
-static inline void wefti_oob_writer_number(wefti_oob_writer *writer,
-                                           uint32_t value, size_t bytes)
+static inline void wefti_oob_cursor_short(wefti_oob_cursor *cursor,
+                                          uint16_t *field)
 {
-    const unsigned char raw[4] = {
-        (unsigned char)value, (unsigned char)(value >> 8),
-        (unsigned char)(value >> 16), (unsigned char)(value >> 24)};
-    wefti_oob_writer_bytes(writer, raw, bytes);
+    uint32_t number = cursor->to ? *field : 0;
+    wefti_oob_cursor_number(cursor, &number, 2);
+    if (!cursor->to) {
+        *field = (uint16_t)number;
+    }
+}
+
+static inline void wefti_oob_cursor_long(wefti_oob_cursor *cursor,
+                                         uint64_t *field)
+{
+    uint32_t low = cursor->to ? (uint32_t)*field : 0;
+    uint32_t high = cursor->to ? (uint32_t)(*field >> 32) : 0;
+    wefti_oob_cursor_number(cursor, &low, 4);
+    wefti_oob_cursor_number(cursor, &high, 4);
+    if (!cursor->to) {
+        *field = low | (uint64_t)high << 32;
+    }
+}
+
+static inline bool wefti_oob_is_printable(char character)
+{
+    return character >= ' ' && character <= '~';
+}
+
+/*
+ * Its length, and printable ASCII: of what is written other characters become
+ * '?', and those after `most` are left out; text has room for so many and a
+ * zero. False: what is read is no such text.
+ */
+static inline bool wefti_oob_cursor_text(wefti_oob_cursor *cursor, char *text,
+                                         size_t most)
+{
+    uint32_t characters = cursor->to ? (uint32_t)strnlen(text, most) : 0;
+    wefti_oob_cursor_number(cursor, &characters, 2);
+    if (characters > most) {
+        return false;
+    }
+    for (uint32_t i = 0; i < characters; i++) {
+        char one =
+            cursor->to && wefti_oob_is_printable(text[i]) ? text[i] : '?';
+        wefti_oob_cursor_bytes(cursor, &one, 1);
+        if (!cursor->to) {
+            text[i] = one;
+        }
+        if (!wefti_oob_is_printable(one)) {
+            return false;
+        }
+    }
+    if (!cursor->to) {
+        text[characters] = '\0';
+    }
+    return true;
 }
 
 #endif

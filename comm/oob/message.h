@@ -16,6 +16,7 @@
 #ifndef COMM_OOB_MESSAGE_H
 #define COMM_OOB_MESSAGE_H
 
+#include "comm/oob/cursor.h"
 #include "comm/oob/limits.h"
 #include "comm/oob/place.h"
 
@@ -49,7 +50,7 @@ enum {
  *                       as that takes, and where the memory can be fetched
  * CLAIM                 over a leader's unix socket: rank and token
  * HANDED                back: token, and the descriptor
- * CARD C, S             sealed: how I, or a rank of another domain, is reached
+ * INFO C, S             sealed: how I, or a rank of another domain, is reached
  * REPORT C              sealed: the member has it all, or what is missing
  * VERDICT S             sealed: the end, good or bad, the same for all
  * VERDICT C             sealed: the member cannot take part, with its reason;
@@ -204,6 +205,7 @@ bool wefti_oob_message_decode(const unsigned char *frame, size_t frame_bytes,
                               wefti_oob_message *message_out);
 
 wefti_version wefti_version_own(void);
+void wefti_version_walk(wefti_oob_cursor *cursor, wefti_version *version);
 bool wefti_version_is_own(wefti_version version);
 
 #endif

@@ -21,23 +21,29 @@
 
 static const unsigned char magic[8] = {'w', 'e', 'f', 't', '-', 'i', 'd', 0};
 
-enum { RAW_SECRET_BYTES = 32, REST_BYTES = 63 };
+enum { RAW_SECRET_BYTES = 32 };
+
+static void walk(wefti_oob_cursor *cursor, unsigned char *mark,
+                 wefti_version *version, unsigned char *raw_secret,
+                 unsigned char *address)
+{
+    wefti_oob_cursor_bytes(cursor, mark, sizeof(magic));
+    wefti_version_walk(cursor, version);
+    wefti_oob_cursor_bytes(cursor, raw_secret, RAW_SECRET_BYTES);
+    wefti_oob_cursor_bytes(cursor, address, WEFTI_ADDRESS_BYTES);
+}
 
 static void pack(weft_unique_id *id, const wefti_endpoint *endpoint,
-                 const unsigned char raw_secret[RAW_SECRET_BYTES])
+                 unsigned char raw_secret[RAW_SECRET_BYTES])
 {
-    static const unsigned char rest[REST_BYTES];
-    unsigned char address[WEFTI_ADDRESS_BYTES];
-    const wefti_version own = wefti_version_own();
-    wefti_oob_writer writer = {id->bytes, sizeof(id->bytes), false};
+    unsigned char mark[sizeof(magic)], address[WEFTI_ADDRESS_BYTES];
+    wefti_version own = wefti_version_own();
+    wefti_oob_cursor cursor = {.to = id->bytes,
+                               .left_bytes = sizeof(id->bytes)};
     wefti_endpoint_pack(endpoint, address);
-    wefti_oob_writer_bytes(&writer, magic, sizeof(magic));
-    wefti_oob_writer_number(&writer, own.major, 2);
-    wefti_oob_writer_number(&writer, own.minor, 2);
-    wefti_oob_writer_number(&writer, own.patch, 2);
-    wefti_oob_writer_bytes(&writer, raw_secret, RAW_SECRET_BYTES);
-    wefti_oob_writer_bytes(&writer, address, sizeof(address));
-    wefti_oob_writer_bytes(&writer, rest, sizeof(rest));
+    memset(id, 0, sizeof(*id)); /* the rest */
+    memcpy(mark, magic, sizeof(magic));
+    walk(&cursor, mark, &own, raw_secret, address);
 }
 
 static weft_status unpack(const weft_unique_id *id,
@@ -46,14 +52,10 @@ static weft_status unpack(const weft_unique_id *id,
 {
     unsigned char found[sizeof(magic)], raw[RAW_SECRET_BYTES];
     unsigned char address[WEFTI_ADDRESS_BYTES];
-    wefti_oob_reader reader = {id->bytes, sizeof(id->bytes), false};
-    wefti_oob_reader_bytes(&reader, found, sizeof(found));
-    wefti_version version;
-    version.major = (uint16_t)wefti_oob_reader_number(&reader, 2);
-    version.minor = (uint16_t)wefti_oob_reader_number(&reader, 2);
-    version.patch = (uint16_t)wefti_oob_reader_number(&reader, 2);
-    wefti_oob_reader_bytes(&reader, raw, sizeof(raw));
-    wefti_oob_reader_bytes(&reader, address, sizeof(address));
+    wefti_version version = {0};
+    wefti_oob_cursor cursor = {.from = id->bytes,
+                               .left_bytes = sizeof(id->bytes)};
+    walk(&cursor, found, &version, raw, address);
     wefti_secret_init(secret_out, raw, sizeof(raw));
     sodium_memzero(raw, sizeof(raw));
     if (memcmp(found, magic, sizeof(magic)) != 0 ||

@@ -23,6 +23,7 @@ static int find_places(wefti_fabric *fabric, int nranks, const bool *remote)
 /* Regions of the domain lie in its memory, those of others in mirrors. */
 static weft_status place_regions(wefti_fabric *fabric, void *base)
 {
+    const wefti_fabric_table *local = &wefti_fabric_shm;
     const wefti_layout *layout = &fabric->shared.layout;
     const size_t remotes = (size_t)(layout->nranks - layout->local_ranks);
     if (remotes) {
@@ -43,10 +44,9 @@ static weft_status place_regions(wefti_fabric *fabric, void *base)
             fabric->shared.regions[peer] =
                 wefti_layout_get_region(layout, base, place);
         }
-        fabric->tables[peer] =
-            layout->nranks == 1 ? &wefti_fabric_self : &wefti_fabric_shm;
+        fabric->tables[peer] = local;
     }
-    return WEFT_OK;
+    return local->open ? local->open(fabric) : WEFT_OK;
 }
 
 weft_status wefti_fabric_init(wefti_fabric *fabric, int rank, int nranks,
@@ -74,6 +74,11 @@ weft_status wefti_fabric_init(wefti_fabric *fabric, int rank, int nranks,
 
 void wefti_fabric_fini(wefti_fabric *fabric)
 {
+    const wefti_fabric_table *local =
+        fabric->tables ? fabric->tables[fabric->rank] : NULL;
+    if (local && local->close) {
+        local->close(fabric);
+    }
     wefti_mapping_close(fabric->mirrors);
     wefti_mapped_close(&fabric->mapped);
     const int nranks = fabric->shared.layout.nranks;
@@ -136,7 +141,8 @@ const char *wefti_fabric_name(const wefti_fabric *fabric)
     for (int peer = 0; peer < nranks; peer++) {
         remotes += fabric->tables[peer] == &wefti_fabric_net;
     }
-    return remotes == 0            ? fabric->tables[fabric->rank]->name
+    return nranks == 1             ? "self"
+           : remotes == 0          ? fabric->tables[fabric->rank]->name
            : remotes == nranks - 1 ? wefti_fabric_net.name
                                    : "shm+net";
 }

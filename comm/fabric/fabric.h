@@ -51,30 +51,28 @@ typedef struct wefti_incoming {
 } wefti_incoming;
 
 /*
- * wefti_fabric_table - one way of moving bytes.
+ * wefti_fabric_table - one way of moving bytes. How many messages have gone and
+ * which of them are released is counted alike, whatever moves them.
  *
- * stage     memory for staging-relative byte offset of an operation's staging,
- *           or (P2P) for slot `offset` of what goes to the peer.
- * has_room  whether one more message may be posted on the path with at most
- *           `most` unread ones, itself included; DEPTH is the most there are.
- * post      announce a staged message; has_room was true.
- * posted    how many messages were ever posted on the path.
- * read_by   how many of them the peer has released.
- * peek      the oldest unreleased message from the peer; false: none yet. If
- *           one is under way and due at a known time, *due_ns is lowered to
- *           that time.
- * release   done with the message that peek gave.
+ * open      makes what this way alone keeps for a communicator, fabric->own:
+ * once its regions are placed, and before any other call. NULL: nothing. close
+ * gives it back, when the rank destroys the communicator or could not make it.
+ * What peers have yet to release may still be needed then: outside of the
+ * engine's lock this call may wait for them, bounded. stage     memory for
+ * staging-relative byte offset of an operation's staging, or (P2P) for slot
+ * `offset` of what goes to the peer. post      announce a staged message, for
+ * which there is room. peek      the oldest unreleased message from the peer;
+ * false: none yet. If one is under way and due at a known time, *due_ns is
+ * lowered to that time. release   done with the message that peek gave.
  */
 typedef struct wefti_fabric_table {
     const char *name;
+    weft_status (*open)(wefti_fabric *fabric);
+    void (*close)(wefti_fabric *fabric);
     void *(*stage)(wefti_fabric *fabric, wefti_fabric_path path, int staging,
                    size_t offset);
-    bool (*has_room)(wefti_fabric *fabric, wefti_fabric_path path,
-                     uint64_t most);
     void (*post)(wefti_fabric *fabric, wefti_fabric_path path,
                  const wefti_outgoing *message);
-    uint64_t (*posted)(wefti_fabric *fabric, wefti_fabric_path path);
-    uint64_t (*read_by)(wefti_fabric *fabric, wefti_fabric_path path);
     bool (*peek)(wefti_fabric *fabric, wefti_fabric_path path,
                  wefti_incoming *message_out, int64_t *due_ns);
     void (*release)(wefti_fabric *fabric, wefti_fabric_path path);
@@ -119,6 +117,7 @@ typedef struct wefti_line {
 struct wefti_fabric {
     const wefti_fabric_table **tables; /* [nranks] */
     wefti_shared shared;
+    void *own; /* the table's, by which ranks of this domain are reached */
     wefti_mapping *mirrors; /* of ranks of other domains; NULL: none */
     wefti_mapped *mapped;   /* what local members need not stage */
     /* [nranks][WEFTI_P2P_AREAS] with a net: where messages to each are staged;
@@ -128,10 +127,12 @@ struct wefti_fabric {
     struct wefti_net *net; /* leads to them; NULL: there are none */
     struct wefti_inbound *inbound; /* with a net: what has come from them */
     struct wefti_rounds *rounds;   /* the same: what all ranks must know */
-    uint64_t id;         /* the same on all members, and of no others */
-    wefti_line *lines;   /* [nranks], with a net */
-    bool urged;          /* some line is */
-    bool asked;          /* likewise */
+    uint64_t id;       /* the same on all members, and of no others */
+    wefti_line *lines; /* [nranks], with a net */
+    size_t
+        *unsent; /* with a net: its messages whose bytes no operation lends */
+    bool urged;  /* some line is */
+    bool asked;  /* likewise */
     _Atomic bool doubts; /* likewise */
     uint64_t entered;    /* how often this rank has entered an operation */
     int64_t waiting_told_ns;
@@ -148,9 +149,8 @@ struct wefti_fabric {
     uint64_t unstaged_bytes; /* sent where they lay in a buffer */
 };
 
-/* Memory shared by all ranks of the domain: shm; by one rank alone: self. */
+/* Memory shared by all ranks of the domain: shm. */
 extern const wefti_fabric_table wefti_fabric_shm;
-extern const wefti_fabric_table wefti_fabric_self;
 
 /* By messages, to a rank of another domain: net. */
 extern const wefti_fabric_table wefti_fabric_net;
@@ -191,7 +191,8 @@ WEFT_NODISCARD weft_status wefti_fabric_open_spare(wefti_fabric *fabric);
 WEFT_NODISCARD weft_status wefti_fabric_open_outgoing(
     wefti_fabric *fabric, int peer, int area, wefti_mapping **mapping_out);
 
-/* "shm", or what else carries messages of this communicator. */
+/* "shm", or what else carries messages of this communicator; of one rank
+ * "self". */
 const char *wefti_fabric_name(const wefti_fabric *fabric);
 
 /* When bytes handed over now will have crossed the emulated link; 0: no limit.
@@ -220,6 +221,50 @@ static inline size_t wefti_fabric_cell(const wefti_fabric_path *path)
            (size_t)path->channel;
 }
 
+/* How many messages were ever posted on the path. */
+static inline uint64_t wefti_fabric_posted(const wefti_fabric *fabric,
+                                           wefti_fabric_path path)
+{
+    return fabric->posted[wefti_fabric_cell(&path)];
+}
+
+/* How many of them the peer has released. */
+static inline uint64_t wefti_fabric_read_by(const wefti_fabric *fabric,
+                                            wefti_fabric_path path)
+{
+    return atomic_load(wefti_shared_get_consumed(
+        &fabric->shared, path.peer, fabric->rank, path.op_slot, path.channel));
+}
+
+/* Whether one more may be posted that needs no slot: LINE; or with at most
+ * `most` unread ones, itself included. */
+static inline bool wefti_fabric_has_room_of(wefti_fabric *fabric,
+                                            wefti_fabric_path path,
+                                            uint64_t most)
+{
+    const size_t cell = wefti_fabric_cell(&path);
+    if (fabric->posted[cell] - fabric->read[cell] >= most) {
+        fabric->read[cell] = wefti_fabric_read_by(fabric, path);
+    }
+    return fabric->posted[cell] - fabric->read[cell] < most;
+}
+
+static inline bool wefti_fabric_has_line(wefti_fabric *fabric,
+                                         wefti_fabric_path path)
+{
+    return wefti_fabric_has_room_of(fabric, path, WEFTI_DEPTH);
+}
+
+static inline bool wefti_fabric_has_room(wefti_fabric *fabric,
+                                         wefti_fabric_path path)
+{
+    return wefti_fabric_has_room_of(
+        fabric, path,
+        wefti_op_slot_is_p2p(path.op_slot)
+            ? wefti_fabric_p2p_slots(fabric, path.peer)
+            : WEFTI_DEPTH);
+}
+
 /* The calls of the table that the path's peer is reached by. */
 static inline void *wefti_fabric_stage(wefti_fabric *fabric,
                                        wefti_fabric_path path, int staging,
@@ -232,39 +277,11 @@ static inline void *wefti_fabric_stage(wefti_fabric *fabric,
     return fabric->tables[owner]->stage(fabric, path, staging, offset);
 }
 
-static inline bool wefti_fabric_has_room(wefti_fabric *fabric,
-                                         wefti_fabric_path path)
-{
-    const uint64_t most = wefti_op_slot_is_p2p(path.op_slot)
-                              ? wefti_fabric_p2p_slots(fabric, path.peer)
-                              : WEFTI_DEPTH;
-    return fabric->tables[path.peer]->has_room(fabric, path, most);
-}
-
-/* The same for a message that no slot is needed for: LINE. */
-static inline bool wefti_fabric_has_line(wefti_fabric *fabric,
-                                         wefti_fabric_path path)
-{
-    return fabric->tables[path.peer]->has_room(fabric, path, WEFTI_DEPTH);
-}
-
 static inline void wefti_fabric_post(wefti_fabric *fabric,
                                      wefti_fabric_path path,
                                      const wefti_outgoing *message)
 {
     fabric->tables[path.peer]->post(fabric, path, message);
-}
-
-static inline uint64_t wefti_fabric_posted(wefti_fabric *fabric,
-                                           wefti_fabric_path path)
-{
-    return fabric->tables[path.peer]->posted(fabric, path);
-}
-
-static inline uint64_t wefti_fabric_read_by(wefti_fabric *fabric,
-                                            wefti_fabric_path path)
-{
-    return fabric->tables[path.peer]->read_by(fabric, path);
 }
 
 static inline bool wefti_fabric_peek(wefti_fabric *fabric,

@@ -35,27 +35,6 @@ static void *stage(wefti_fabric *fabric, wefti_fabric_path path, int staging,
            (size_t)staging * WEFTI_STAGING_BYTES + offset;
 }
 
-static uint64_t posted(wefti_fabric *fabric, wefti_fabric_path path)
-{
-    return fabric->posted[wefti_fabric_cell(&path)];
-}
-
-static uint64_t read_by(wefti_fabric *fabric, wefti_fabric_path path)
-{
-    return atomic_load(wefti_shared_get_consumed(
-        &fabric->shared, path.peer, fabric->rank, path.op_slot, path.channel));
-}
-
-static bool has_room(wefti_fabric *fabric, wefti_fabric_path path,
-                     uint64_t most)
-{
-    const size_t cell = wefti_fabric_cell(&path);
-    if (fabric->posted[cell] - fabric->read[cell] >= most) {
-        fabric->read[cell] = read_by(fabric, path);
-    }
-    return fabric->posted[cell] - fabric->read[cell] < most;
-}
-
 /* What the reader needs to find a message's bytes. */
 static uint64_t tell_where(const wefti_fabric *fabric,
                            const wefti_outgoing *outgoing)
@@ -174,22 +153,7 @@ static void release(wefti_fabric *fabric, wefti_fabric_path path)
 const wefti_fabric_table wefti_fabric_shm = {
     .name = "shm",
     .stage = stage,
-    .has_room = has_room,
     .post = post,
-    .posted = posted,
-    .read_by = read_by,
-    .peek = peek,
-    .release = release,
-};
-
-/* The same protocol in memory that no other rank has mapped. */
-const wefti_fabric_table wefti_fabric_self = {
-    .name = "self",
-    .stage = stage,
-    .has_room = has_room,
-    .post = post,
-    .posted = posted,
-    .read_by = read_by,
     .peek = peek,
     .release = release,
 };

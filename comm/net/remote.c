@@ -168,7 +168,7 @@ void wefti_remote_tell_entry(wefti_fabric *fabric, int peer, uint64_t number,
     fabric->net->sent_bytes += announcement->payload_bytes;
     const wefti_net_load load = {announcement->payload,
                                  announcement->payload_bytes,
-                                 announcement->urgent, NULL};
+                                 announcement->urgent, fabric->unsent};
     tell(fabric, peer, &wire, &load);
 }
 
@@ -381,22 +381,6 @@ static void *stage(wefti_fabric *fabric, wefti_fabric_path path, int staging,
            offset * WEFTI_P2P_SLOT_BYTES;
 }
 
-static bool has_room(wefti_fabric *fabric, wefti_fabric_path path,
-                     uint64_t most)
-{
-    return wefti_fabric_shm.has_room(fabric, path, most);
-}
-
-static uint64_t posted(wefti_fabric *fabric, wefti_fabric_path path)
-{
-    return wefti_fabric_shm.posted(fabric, path);
-}
-
-static uint64_t read_by(wefti_fabric *fabric, wefti_fabric_path path)
-{
-    return wefti_fabric_shm.read_by(fabric, path);
-}
-
 static wefti_arrival *get_arrival(const wefti_fabric *fabric,
                                   wefti_fabric_path path, uint64_t sequence)
 {
@@ -412,7 +396,8 @@ static wefti_arrival *get_arrival(const wefti_fabric *fabric,
 static bool is_awaited(wefti_fabric *fabric, wefti_fabric_path path,
                        const wefti_outgoing *outgoing)
 {
-    const uint64_t unread = posted(fabric, path) - read_by(fabric, path);
+    const uint64_t unread =
+        wefti_fabric_posted(fabric, path) - wefti_fabric_read_by(fabric, path);
     const uint64_t slots =
         outgoing->slots < WEFTI_DEPTH ? (uint64_t)outgoing->slots : WEFTI_DEPTH;
     return 2 * unread > slots;
@@ -431,8 +416,9 @@ static void post(wefti_fabric *fabric, wefti_fabric_path path,
     wire.words[4] = outgoing->signature.kind;
     wire.words[5] = outgoing->signature.cut;
     fabric->net->sent_bytes += outgoing->bytes;
-    const wefti_net_load load = {outgoing->data, outgoing->bytes,
-                                 outgoing->urgent, outgoing->lent};
+    const wefti_net_load load = {
+        outgoing->data, outgoing->bytes, outgoing->urgent,
+        outgoing->lent ? outgoing->lent : fabric->unsent};
     tell(fabric, path.peer, &wire, &load);
 }
 
@@ -483,10 +469,7 @@ static void release(wefti_fabric *fabric, wefti_fabric_path path)
 const wefti_fabric_table wefti_fabric_net = {
     .name = "net",
     .stage = stage,
-    .has_room = has_room,
     .post = post,
-    .posted = posted,
-    .read_by = read_by,
     .peek = peek,
     .release = release,
 };

@@ -78,6 +78,7 @@ weft_status wefti_remains_prepare(weft_comm *comm)
         own->held =
             calloc(2 + ranks * WEFTI_P2P_AREAS, sizeof(wefti_mapping *));
         own->sent.peers = calloc(ranks, sizeof(*own->sent.peers));
+        comm->fabric.unsent = &own->sent.unsent;
     }
     return own && own->held && own->sent.peers
                ? WEFT_OK

@@ -251,14 +251,28 @@ void wefti_net_send(wefti_net *net, int peer, const wefti_wire *wire,
     net->table->send(net->port, &message);
 }
 
+bool wefti_net_lends(const wefti_net *net)
+{
+    return net->table->give_back != NULL;
+}
+
+void wefti_net_give_back(wefti_net *net, const size_t *lent)
+{
+    net->table->give_back(net->port, lent);
+}
+
 bool wefti_net_has_queued(const wefti_net *net, int peer)
 {
     return net->table->queued(net->port, peer) > 0;
 }
 
-/* Forgets peers to which nothing is queued; whether none is left. */
+/* Where nothing counts its messages, forgets peers to which nothing is queued.
+ */
 static bool is_sent(const wefti_net *net, wefti_net_sent *sent)
 {
+    if (wefti_net_lends(net)) {
+        return sent->unsent == 0;
+    }
     const int asked = net->table->unsent(net->port) > 0 ? sent->peer_count : 0;
     int left = 0;
     for (int i = 0; i < asked; i++) {
@@ -283,16 +297,6 @@ static void finish_sent(wefti_net *net, bool all)
             link = &at->next;
         }
     }
-}
-
-bool wefti_net_lends(const wefti_net *net)
-{
-    return net->table->give_back != NULL;
-}
-
-void wefti_net_give_back(wefti_net *net, const size_t *lent)
-{
-    net->table->give_back(net->port, lent);
 }
 
 bool wefti_net_progress(wefti_net *net)

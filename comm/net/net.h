@@ -54,13 +54,15 @@ typedef struct wefti_net_rail {
  * that they lie in.
  *
  * done    called under the lock, with context, which may hold this struct
- * peers   [peer_count] ranks of the job with messages yet to be handed over;
- *         the net's to change
+ * unsent  counts these messages, where the port does (wefti_net_lends)
+ * peers   else: [peer_count] ranks of the job to which something is queued,
+ *         be it these messages or others; the net's to change
  */
 typedef struct wefti_net_sent {
     struct wefti_net_sent *next;
     void (*done)(void *context);
     void *context;
+    size_t unsent;
     int *peers;
     int peer_count;
 } wefti_net_sent;
@@ -168,9 +170,9 @@ bool wefti_net_has_queued(const wefti_net *net, int peer);
 void wefti_net_tell_released(wefti_net *net);
 
 /*
- * wefti_net_when_sent - has sent->done called once nothing is queued to those
- * peers any more, by whatever drives the network, or when it closes. Does not
- * wait. Returns whether it will be: false, nothing is queued now.
+ * wefti_net_when_sent - has sent->done called once its messages have been sent,
+ * by whatever drives the network, or when it closes. Does not wait. Returns
+ * whether it will be: false, they have been.
  */
 bool wefti_net_when_sent(wefti_net *net, wefti_net_sent *sent);
 

@@ -2,8 +2,8 @@
 /*
  * Goal: destroying a communicator costs no message while all is well, and does
  * not wait for what it has sent: other communicators go on, the memory stays
- * until the network has taken the messages. A rank that waits for one that has
- * left learns it by asking.
+ * until the network has taken the messages, and no longer, whatever others
+ * send. A rank that waits for one that has left learns it by asking.
  *
  * Method: worlds of threads on several hosts; messages to other hosts, and
  * calls of the port's progress inside a destroy, are counted. To keep what is
@@ -156,6 +156,18 @@ static bool is_anything_held(weft_comm *comm)
     return held;
 }
 
+/* As if another communicator kept every connection full. */
+static size_t always_queued(wefti_port *port, int peer)
+{
+    (void)peer;
+    return real_table->queued(port, 0) + 1;
+}
+
+static size_t always_unsent(wefti_port *port)
+{
+    return real_table->unsent(port) + 1;
+}
+
 /* The root's: all of it is staged, and most of it stays in the port. */
 static int leave_unsent(weft_comm *comm, weft_comm *part, unsent *scene)
 {
@@ -233,6 +245,41 @@ static void test_destroy_does_not_wait_for_what_it_sent(void **state)
     pthread_barrier_destroy(&scene.met);
 }
 
+static int leave_beside_others(weft_comm *comm, void *context)
+{
+    unsigned char data[4096] = {0};
+    weft_comm *part = NULL;
+    (void)context;
+    if (weft_comm_split(comm, 0, 0, NULL, &part) != WEFT_OK) {
+        return 1;
+    }
+    const wefti_port_table *own = comm->engine->net->table;
+    wefti_port_table full = *own;
+    full.queued = always_queued;
+    full.unsent = always_unsent;
+    int failures = weft_barrier(comm, NULL) != WEFT_OK;
+    if (comm->rank == 0) {
+        real_table = own;
+        use_table(comm, &full);
+    }
+    failures += weft_broadcast(data, data, sizeof(data), WEFT_DTYPE_U8, 0, part,
+                               NULL) != WEFT_OK;
+    weft_comm_destroy(part);
+    const int64_t until_ns = limit_ns();
+    while (is_anything_held(comm) && wefti_clock_ns() < until_ns) {
+        sched_yield();
+    }
+    failures += is_anything_held(comm);
+    use_table(comm, own);
+    return failures + (weft_barrier(comm, NULL) != WEFT_OK);
+}
+
+static void test_memory_goes_back_though_others_keep_sending(void **state)
+{
+    (void)state;
+    assert_int_equal(run_world("apart", 2, leave_beside_others, NULL), 0);
+}
+
 /* Two of eight ranks are left of a part, on two hosts of four. */
 static int shrink_what_is_left(weft_comm *comm, void *context)
 {
@@ -271,6 +318,7 @@ int main(void)
         cmocka_unit_test(test_who_has_left_is_named_to_all),
         cmocka_unit_test(test_who_has_left_is_not_taken_for_cut_off),
         cmocka_unit_test(test_destroy_does_not_wait_for_what_it_sent),
+        cmocka_unit_test(test_memory_goes_back_though_others_keep_sending),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,55 +1,88 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * comm/cluster/route_groups.c - hosts, and the NUMA nodes inside them.
+ * comm/cluster/route_groups.c - hosts, and the levels inside them: NUMA nodes,
+ * or what WEFT_LEVELS says.
  */
 #include "comm/cluster/route_groups.h"
 
 #include "base/error.h"
+#include "comm/oob/inner_level.h"
 #include "comm/pattern/grouping.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* The lowest place of each place's domain; lowest: [places] scratch. */
-static void find_firsts(const int *domains, int places, int *lowest,
-                        int *firsts)
+/* What the rank of a place would say of itself: its node is the machine's. */
+static void label_place(const wefti_levels *levels, int place, int level,
+                        char label_out[WEFTI_INNER_LABEL_BYTES])
 {
-    for (int place = places - 1; place >= 0; place--) {
-        lowest[domains[place]] = place;
+    const int *nodes = levels->hosts;
+    if (!wefti_inner_level_is_numa(level)) {
+        wefti_inner_level_label(place, level, label_out);
+        return;
     }
-    for (int place = 0; place < places; place++) {
-        firsts[place] = lowest[domains[place]];
+    for (int i = 0; i < levels->level_count; i++) {
+        nodes =
+            strcmp(levels->names[i], "numa") == 0 ? levels->domains[i] : nodes;
+    }
+    snprintf(label_out, WEFTI_INNER_LABEL_BYTES, "node %d", nodes[place]);
+}
+
+/* The lowest place that says the same as each, of those that are together with
+ * it on the level around. */
+static void find_firsts(const wefti_levels *levels, int level,
+                        const int *around,
+                        char (*labels)[WEFTI_INNER_LABEL_BYTES], int *firsts)
+{
+    for (int place = 0; place < levels->place_count; place++) {
+        int first = around[place];
+        label_place(levels, place, level, labels[place]);
+        while (around[first] != around[place] ||
+               strcmp(labels[first], labels[place]) != 0) {
+            first++;
+        }
+        firsts[place] = first;
     }
 }
 
-static const int *find_nodes(const wefti_levels *levels)
+/* Places lie host by host. */
+static void find_host_firsts(const wefti_levels *levels, int *firsts)
 {
-    for (int level = 0; level < levels->level_count; level++) {
-        if (strcmp(levels->names[level], "numa") == 0) {
-            return levels->domains[level];
-        }
+    for (int place = 0; place < levels->place_count; place++) {
+        firsts[place] =
+            place > 0 && levels->hosts[place] == levels->hosts[place - 1]
+                ? firsts[place - 1]
+                : place;
     }
-    return levels->hosts;
 }
 
 weft_status wefti_route_groups_create(const wefti_levels *levels,
                                       wefti_grouping **grouping_out,
                                       wefti_nest **nest_out)
 {
+    enum { LEVELS = WEFTI_PLACE_LEVELS + 1 };
     const int places = levels->place_count;
-    int *firsts = calloc(3 * (size_t)places, sizeof(*firsts));
+    const int *all[LEVELS];
+    int *firsts = calloc(LEVELS * (size_t)places, sizeof(*firsts));
+    char(*labels)[WEFTI_INNER_LABEL_BYTES] =
+        calloc((size_t)places, sizeof(*labels));
     *grouping_out = NULL;
     *nest_out = NULL;
-    bool made = firsts != NULL;
-    if (made) {
-        const int *const both[] = {firsts, firsts + places};
-        int *lowest = firsts + 2 * places;
-        find_firsts(find_nodes(levels), places, lowest, firsts);
-        find_firsts(levels->hosts, places, lowest, firsts + places);
-        made = wefti_grouping_create(both[1], places, grouping_out) &&
-               wefti_nest_create(both, 2, places, nest_out);
+    bool made = firsts && labels;
+    for (int level = LEVELS - 1; level >= 0 && made; level--) {
+        int *own = firsts + (size_t)level * (size_t)places;
+        if (level == LEVELS - 1) {
+            find_host_firsts(levels, own);
+        } else {
+            find_firsts(levels, level, all[level + 1], labels, own);
+        }
+        all[level] = own;
     }
+    made = made &&
+           wefti_grouping_create(all[LEVELS - 1], places, grouping_out) &&
+           wefti_nest_create(all, LEVELS, places, nest_out);
     free(firsts);
+    free(labels);
     if (!made) {
         free(*grouping_out);
         *grouping_out = NULL;

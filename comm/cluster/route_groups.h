@@ -16,8 +16,9 @@
 typedef struct wefti_grouping wefti_grouping;
 
 /*
- * wefti_route_groups_create - a rank for each place; both are NULL where there
- * are no such levels, and freed with free().
+ * wefti_route_groups_create - a rank for each place, which says of itself what
+ * WEFT_LEVELS does here; both are NULL where there are no such levels, and
+ * freed with free().
  *
  * Returns     OK | ERR_NO_MEMORY.
  */

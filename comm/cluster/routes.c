@@ -15,8 +15,10 @@
 #include "comm/cluster/rails_text.h"
 #include "comm/cluster/rates_text.h"
 #include "comm/cluster/route_groups.h"
+#include "comm/core/core.h"
 #include "comm/make/explain.h"
 #include "comm/nccl/nccl_api.h"
+#include "comm/oob/inner_level.h"
 #include "comm/pattern/shape.h"
 #include "comm/post/carried_route.h"
 #include "device/cuda.h"
@@ -146,18 +148,19 @@ static weft_status routing_init(const wefti_report *report, const char *ranks,
 {
     *r = (routing){
         .job = job, .paths = report->paths, .rails = count_rails(job)};
-    weft_status status;
     if (job) {
-        r->nranks = weft_comm_get_nranks(job->comm);
-        r->tuning = *wefti_comm_tuning(job->comm);
-        status = WEFT_OK;
-    } else {
-        status = ranks
-                     ? wefti_plain_flag("-n", ranks, 1, RANKS_MOST, &r->nranks)
-                     : usual_count(report->paths, live, &r->nranks);
-        if (status == WEFT_OK) {
-            status = wefti_tuning_read(&r->tuning);
-        }
+        r->nranks = job->comm->nranks;
+        r->tuning = job->comm->tuning;
+        return find_levels(report->paths, r);
+    }
+    weft_status status =
+        ranks ? wefti_plain_flag("-n", ranks, 1, RANKS_MOST, &r->nranks)
+              : usual_count(report->paths, live, &r->nranks);
+    if (status == WEFT_OK) {
+        status = wefti_tuning_read(&r->tuning);
+    }
+    if (status == WEFT_OK) {
+        status = wefti_inner_levels_check(r->nranks);
     }
     return status == WEFT_OK ? find_levels(report->paths, r) : status;
 }
@@ -261,19 +264,12 @@ static const char *fabric_of(const routing *r, const weft_op *op)
 static wefti_scope scope_of(const routing *r)
 {
     int top = r->levels->level_count - 1;
-    wefti_scope scope = {.tuning = &r->tuning,
-                         .nranks = r->nranks,
-                         .grouping = r->grouping,
-                         .nest = r->nest,
-                         .apart = top == 0 && is_network(r, top)};
-    if (r->job) {
-        scope.grouping = wefti_comm_grouping(r->job->comm);
-        scope.nest = wefti_comm_nest(r->job->comm);
-        scope.apart = wefti_comm_is_apart(r->job->comm);
-        scope.rates = wefti_known_rates_get(wefti_comm_rates(r->job->comm));
-        scope.ranks_per_core = wefti_comm_ranks_per_core(r->job->comm);
-    }
-    return scope;
+    return r->job ? wefti_comm_scope(r->job->comm, &r->tuning)
+                  : (wefti_scope){.tuning = &r->tuning,
+                                  .nranks = r->nranks,
+                                  .grouping = r->grouping,
+                                  .nest = r->nest,
+                                  .apart = top == 0 && is_network(r, top)};
 }
 
 /* What the network is taken for; NULL: nobody meets there. */
@@ -282,7 +278,7 @@ static const wefti_known_rates *network_rates(const routing *r)
     static const wefti_known_rates usual = {.source = WEFTI_RATES_USUAL};
     int top = r->levels->level_count - 1;
     return top < 0 || !is_network(r, top) ? NULL
-           : r->job                       ? wefti_comm_rates(r->job->comm)
+           : r->job                       ? &r->job->comm->rates
                                           : &usual;
 }
 

@@ -32,39 +32,9 @@ wefti_algorithms wefti_comm_allow(weft_comm *comm, weft_collective collective,
     return before;
 }
 
-const wefti_tuning *wefti_comm_tuning(const weft_comm *comm)
-{
-    return &comm->tuning;
-}
-
-const wefti_known_rates *wefti_comm_rates(const weft_comm *comm)
-{
-    return &comm->rates;
-}
-
 wefti_route_kind wefti_comm_route(const weft_comm *comm)
 {
     return (wefti_route_kind)comm->tuning.route;
-}
-
-int wefti_comm_ranks_per_core(const weft_comm *comm)
-{
-    return comm->ranks_per_core;
-}
-
-const wefti_grouping *wefti_comm_grouping(const weft_comm *comm)
-{
-    return comm->grouping;
-}
-
-const wefti_nest *wefti_comm_nest(const weft_comm *comm)
-{
-    return comm->nest;
-}
-
-bool wefti_comm_is_apart(const weft_comm *comm)
-{
-    return comm->local_count == 1;
 }
 
 const int *wefti_comm_sum_hosts(const weft_comm *comm, weft_dtype dtype,

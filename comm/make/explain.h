@@ -25,26 +25,8 @@ const char *wefti_comm_explain(weft_comm *comm, const weft_op *op,
 wefti_algorithms wefti_comm_allow(weft_comm *comm, weft_collective collective,
                                   wefti_algorithms allowed);
 
-/* What was agreed when it was made. */
-const wefti_tuning *wefti_comm_tuning(const weft_comm *comm);
-
-/* What its choices are weighed by. */
-const wefti_known_rates *wefti_comm_rates(const weft_comm *comm);
-
-/* As its choices know it; 0: they do not. */
-int wefti_comm_ranks_per_core(const weft_comm *comm);
-
 /* What was asked to carry collectives out (WEFT_ROUTE). */
 wefti_route_kind wefti_comm_route(const weft_comm *comm);
-
-/* Which of its ranks share memory; NULL: there is one level. */
-const wefti_grouping *wefti_comm_grouping(const weft_comm *comm);
-
-/* Those inside its hosts, with these; NULL: there are none. */
-const wefti_nest *wefti_comm_nest(const weft_comm *comm);
-
-/* Whether no other of its ranks shares memory with this one. */
-bool wefti_comm_is_apart(const weft_comm *comm);
 
 /* The host of each rank, from 0, where such sums on comm have two levels; NULL:
  * one level. */

@@ -166,6 +166,12 @@ static void label_word(piece own, int rank,
              at < end ? (int)strcspn(at, ",/") : 0, at);
 }
 
+bool wefti_inner_level_is_numa(int level)
+{
+    return is_word(piece_of(wefti_setting_text(WEFTI_SETTING_LEVELS), level),
+                   "numa");
+}
+
 void wefti_inner_level_label(int rank, int level,
                              char label_out[WEFTI_INNER_LABEL_BYTES])
 {
@@ -176,7 +182,7 @@ void wefti_inner_level_label(int rank, int level,
         snprintf(label_out, WEFTI_INNER_LABEL_BYTES, "run %d", rank / run);
     } else if (count_words(own) > 1) {
         label_word(own, rank, label_out);
-    } else if (is_word(own, "numa")) {
+    } else if (wefti_inner_level_is_numa(level)) {
         label_numa(label_out);
     }
 }

@@ -9,7 +9,7 @@
 #include "weft/status.h"
 
 #include <sched.h>
-#include <stddef.h>
+#include <stdbool.h>
 
 /* Levels inside a host that a job's ranks tell each other of. */
 enum { WEFTI_PLACE_LEVELS = 2, WEFTI_INNER_LABEL_BYTES = 64 };
@@ -27,6 +27,9 @@ WEFT_NODISCARD weft_status wefti_inner_levels_check(int nranks);
  */
 void wefti_inner_level_label(int rank, int level,
                              char label_out[WEFTI_INNER_LABEL_BYTES]);
+
+/* Whether that name is of the NUMA node that the rank is bound to. */
+bool wefti_inner_level_is_numa(int level);
 
 /*
  * wefti_numa_find - the NUMA node that has all those CPUs; -1: none has, or

@@ -64,7 +64,7 @@ static int check(bool good, const weft_comm *comm, const char *what)
 static int compare_rates(weft_comm *comm)
 {
     wefti_known_rates all[RANKS_MOST];
-    const wefti_known_rates *own = wefti_comm_rates(comm);
+    const wefti_known_rates *own = &comm->rates;
     weft_status status =
         weft_allgather(own, all, sizeof(*own), WEFT_DTYPE_U8, comm, NULL);
     int failures = check(status == WEFT_OK, comm, "all-gather");
@@ -79,14 +79,14 @@ static int compare_rates(weft_comm *comm)
 
 static int expect_source(weft_comm *comm, wefti_rates_source source)
 {
-    return check(wefti_comm_rates(comm)->source == source, comm,
-                 wefti_rates_source_text(wefti_comm_rates(comm)->source)) +
+    return check(comm->rates.source == source, comm,
+                 wefti_rates_source_text(comm->rates.source)) +
            compare_rates(comm);
 }
 
 static int have_measured(weft_comm *comm, void *context)
 {
-    const wefti_rates *rates = wefti_known_rates_get(wefti_comm_rates(comm));
+    const wefti_rates *rates = wefti_known_rates_get(&comm->rates);
     weft_comm *part, *named;
     const int first = 0;
     int failures = expect_source(comm, WEFTI_RATES_MEASURED);
@@ -119,8 +119,7 @@ static int have_usual(weft_comm *comm, void *context)
 {
     (void)context;
     return expect_source(comm, WEFTI_RATES_USUAL) +
-           check(wefti_known_rates_get(wefti_comm_rates(comm)) ==
-                     &wefti_rates_usual,
+           check(wefti_known_rates_get(&comm->rates) == &wefti_rates_usual,
                  comm, "not the usual ones");
 }
 
@@ -169,7 +168,7 @@ static _Atomic int files_used;
 
 static int count_files(weft_comm *comm, void *context)
 {
-    const wefti_known_rates *own = wefti_comm_rates(comm);
+    const wefti_known_rates *own = &comm->rates;
     (void)context;
     files_used += own->source == WEFTI_RATES_FILE;
     return compare_rates(comm) +
@@ -345,7 +344,7 @@ static int lose_one(weft_comm *comm, void *context)
            check(weft_comm_get_fault(comm, &fault) == WEFT_OK &&
                      fault.rank == 2,
                  comm, "fault of another") +
-           check(wefti_comm_rates(comm)->source == WEFTI_RATES_USUAL, comm,
+           check(comm->rates.source == WEFTI_RATES_USUAL, comm,
                  "figures of a trial that failed");
 }
 

@@ -73,18 +73,27 @@ for name, value in (("WEFT_LEVELS", ","), ("WEFT_LEVELS", "NUMA"),
 for value in ("2/numa", "a,b,a", "off"):
     must(settings(WEFT_LEVELS=value)[0] == 0, value)
 
-# What comes of one is seen.
+# What comes of one is seen, in a job and of one that does not run.
 JOB = [sys.argv[1] + "/weft-run", "-n", "4", INFO, "--routes"]
-for levels, groups in (("2", [(2, 2)]), ("off", []), ("a,b,b,b", [(2, 3)])):
+NO_JOB = [INFO, "--routes", "-n", "4"]
+for levels, groups, words in ((levels, groups, words)
+                              for levels, groups in (("2", [(2, 2)]),
+                                                     ("off", []),
+                                                     ("a,b,b,b", [(2, 3)]))
+                              for words in (JOB, NO_JOB)):
     clean = {k: v for k, v in os.environ.items() if not k.startswith("WEFT_")}
     clean.update(WEFT_LEVELS=levels, WEFT_MACHINES="off")
-    text, facts = (subprocess.run(JOB + more, env=clean, capture_output=True,
+    text, facts = (subprocess.run(words + more, env=clean, capture_output=True,
                                   text=True, timeout=30).stdout
                    for more in ([], ["--json", "-"]))
     must([(level["groups"], level["most_ranks"])
           for level in json.loads(facts)["nest"]] == groups, facts)
     must(re.findall(r"^nest +(\d+) groups of up to (\d+) ranks$", text, re.M) ==
          [(str(a), str(b)) for a, b in groups], text)
+
+end = run(NO_JOB[1:], WEFT_LEVELS="a,b,a")
+must(end.returncode == 1 and "one word of up to 58 letters for each of the 4" in
+     " ".join(end.stderr.split()), end)
 
 end = run(["--help"])
 must(end.returncode == 0 and "examples:" in end.stdout, end)

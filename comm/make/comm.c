@@ -299,6 +299,7 @@ static const wefti_request_kind *const kinds[] = {
 weft_status wefti_comm_build(const wefti_comm_parts *parts,
                              weft_comm **comm_out)
 {
+    const weft_comm_config *config = parts->config;
     weft_comm *comm = calloc(1, sizeof(*comm));
     if (!comm) {
         return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for a communicator");
@@ -316,15 +317,15 @@ weft_status wefti_comm_build(const wefti_comm_parts *parts,
     comm->engine = parts->engine;
     comm->rank = parts->rank;
     comm->nranks = parts->nranks;
-    comm->device = parts->device;
-    comm->sm_budget = parts->sm_budget;
-    comm->warn_ns = parts->warn_ms * 1000000;
-    comm->timeout_ns = parts->timeout_ms * 1000000;
-    comm->ops_in_flight = parts->ops_in_flight;
+    comm->device = config->device;
+    comm->sm_budget = config->sm_budget;
+    comm->warn_ns = config->warn_ms * 1000000;
+    comm->timeout_ns = config->timeout_ms * 1000000;
+    comm->ops_in_flight = config->ops_in_flight;
     comm->tuning = parts->tuning;
     comm->rates = parts->rates;
     comm->ranks_per_core = parts->ranks_per_core;
-    snprintf(comm->name, sizeof(comm->name), "%s", parts->name);
+    snprintf(comm->name, sizeof(comm->name), "%s", config->name);
     comm->bells = calloc((size_t)comm->nranks, sizeof(wefti_doorbell *));
     comm->peers = calloc((size_t)comm->nranks, sizeof(*comm->peers));
     comm->group = calloc((size_t)comm->nranks, sizeof(*comm->group));

@@ -20,11 +20,7 @@ typedef struct wefti_comm_parts {
     int memory_fd;
     uint64_t memory_offset;
     uint64_t id; /* of no other communicator of the job; the world's: 1 */
-    const char *name;
-    weft_device *device;
-    int sm_budget; /* 0: none; else the device has CAP_SM_BUDGET */
-    int64_t warn_ms, timeout_ms;
-    int ops_in_flight;
+    const weft_comm_config *config; /* read, see below */
     wefti_tuning tuning;
     wefti_known_rates rates;
     int ranks_per_core;

@@ -96,12 +96,7 @@ static weft_status build_world(const building *own,
         .id = 1,
         .world_ranks = world_ranks,
         .memory_fd = members->nranks > 1 ? members->memory_fd : -1,
-        .name = own->config->name,
-        .device = own->config->device,
-        .sm_budget = own->config->sm_budget,
-        .warn_ms = own->config->warn_ms,
-        .timeout_ms = own->config->timeout_ms,
-        .ops_in_flight = own->config->ops_in_flight,
+        .config = own->config,
         .tuning = *tuning,
     };
     weft_status status = wefti_comm_build(&parts, comm_out);

@@ -22,20 +22,11 @@ static weft_status check_list(const weft_comm *parent, const int *ranks,
                            "the parent",
                            count, parent->nranks);
     }
+    weft_status status = wefti_group_check_list(parent, ranks, count);
+    if (status != WEFT_OK) {
+        return status;
+    }
     for (int i = 0; i < count; i++) {
-        if (ranks[i] < 0 || ranks[i] >= parent->nranks) {
-            return wefti_error(WEFT_ERR_INVALID,
-                               "ranks[%d] is %d: allowed is 0 to %d", i,
-                               ranks[i], parent->nranks - 1);
-        }
-        for (int j = 0; j < i; j++) {
-            if (ranks[j] == ranks[i]) {
-                return wefti_error(WEFT_ERR_INVALID,
-                                   "ranks[%d] and ranks[%d] are both %d: "
-                                   "allowed is each rank once",
-                                   j, i, ranks[i]);
-            }
-        }
         own |= ranks[i] == parent->rank;
     }
     return own ? WEFT_OK

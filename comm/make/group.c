@@ -29,6 +29,27 @@ weft_status wefti_group_check_place(const weft_comm *parent, const char *name,
     return WEFT_OK;
 }
 
+weft_status wefti_group_check_list(const weft_comm *parent, const int *ranks,
+                                   int count)
+{
+    for (int i = 0; i < count; i++) {
+        if (ranks[i] < 0 || ranks[i] >= parent->nranks) {
+            return wefti_error(WEFT_ERR_INVALID,
+                               "ranks[%d] is %d: allowed is 0 to %d", i,
+                               ranks[i], parent->nranks - 1);
+        }
+        for (int j = 0; j < i; j++) {
+            if (ranks[j] == ranks[i]) {
+                return wefti_error(WEFT_ERR_INVALID,
+                                   "ranks[%d] and ranks[%d] are both %d: "
+                                   "allowed is each rank once",
+                                   j, i, ranks[i]);
+            }
+        }
+    }
+    return WEFT_OK;
+}
+
 weft_status wefti_group_read_config(const weft_comm *parent,
                                     const weft_comm_config *config,
                                     weft_comm_config *config_out)
@@ -92,12 +113,7 @@ weft_status wefti_group_build(weft_comm *parent, const int *parent_ranks,
         .memory_fd = job->nranks > 1 ? job->memory_fd : -1,
         .memory_offset = offset,
         .id = id,
-        .name = config->name,
-        .device = config->device,
-        .sm_budget = config->sm_budget,
-        .warn_ms = config->warn_ms,
-        .timeout_ms = config->timeout_ms,
-        .ops_in_flight = config->ops_in_flight,
+        .config = config,
         .tuning = parent->tuning,
         .ranks_per_core = parent->ranks_per_core,
         .parent = parent,

@@ -22,6 +22,10 @@ WEFT_NODISCARD weft_status wefti_group_check_place(const weft_comm *parent,
                                                    const char *name,
                                                    weft_comm **comm_out);
 
+/* Whether each of ranks is one of parent's, and there once. */
+WEFT_NODISCARD weft_status wefti_group_check_list(const weft_comm *parent,
+                                                  const int *ranks, int count);
+
 /*
  * wefti_group_read_config - config with what it leaves open taken from parent.
  *

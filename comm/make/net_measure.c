@@ -12,6 +12,7 @@
 #include "comm/make/net_rails.h"
 #include "comm/make/net_rates_file.h"
 #include "comm/net/net.h"
+#include "comm/post/consensus.h"
 #include "comm/post/post.h"
 #include "weft/version.h"
 
@@ -40,6 +41,9 @@ typedef struct host_mark {
     unsigned char bytes[16];
 } host_mark;
 
+static_assert(sizeof(wefti_net_trial) <= sizeof(wefti_verdict),
+              "comm->table has room for one of each rank");
+
 /* The lowest ranks of the domains, in order; how many. */
 static int list_leaders(const wefti_membership *members, int *leaders_out)
 {
@@ -62,18 +66,16 @@ static weft_status try_pair(weft_comm *world, int first, int second,
                                    : WEFT_OK;
 }
 
-static weft_status try_network(weft_comm *world, const int *leaders, int count,
+static weft_status try_network(weft_comm *world, int leader_count,
                                const wefti_net_effort *effort,
                                wefti_net_trial *trial_out)
 {
     weft_status status = WEFT_OK;
     *trial_out = wefti_net_trial_begin();
-    for (int i = 0; i + 1 < count && status == WEFT_OK; i += 2) {
-        status = try_pair(world, leaders[i], leaders[i + 1], effort, trial_out);
-    }
-    if (count % 2 && status == WEFT_OK) {
-        status =
-            try_pair(world, leaders[0], leaders[count - 1], effort, trial_out);
+    for (int k = 0; 2 * k < leader_count && status == WEFT_OK; k++) {
+        const wefti_net_pair pair =
+            wefti_net_pair_get(world->group, leader_count, k);
+        status = try_pair(world, pair.first, pair.second, effort, trial_out);
     }
     return status;
 }
@@ -140,14 +142,6 @@ static void log_rates(const weft_comm *world, int64_t took_ns)
     }
 }
 
-/* What the ranks' memory is for. */
-typedef struct rooms {
-    int *leaders;
-    wefti_net_trial *trials;
-    host_mark *marks;
-    int leader_count;
-} rooms;
-
 /* Whether name is one of names between commas. */
 static bool is_named(const char *names, const char *name)
 {
@@ -187,8 +181,7 @@ static void mark_host(const weft_comm *world, host_mark *mark_out)
 }
 
 /* Which hosts these are and where their ranks lie, as a file's name. */
-static weft_status find_key(weft_comm *world, rooms *room,
-                            char key_out[WEFTI_NET_KEY_BYTES])
+static weft_status find_key(weft_comm *world, char key_out[WEFTI_NET_KEY_BYTES])
 {
     const wefti_member *self = &world->engine->members->members[world->rank];
     unsigned char digest[WEFTI_NET_KEY_BYTES / 2];
@@ -197,9 +190,8 @@ static weft_status find_key(weft_comm *world, rooms *room,
         mark_host(world, &own);
     }
     weft_status status = wefti_post_exchange(WEFTI_PURPOSE_CREATE, &own,
-                                             room->marks, sizeof(own), world);
-    (void)crypto_generichash(digest, sizeof(digest),
-                             (const unsigned char *)room->marks,
+                                             world->table, sizeof(own), world);
+    (void)crypto_generichash(digest, sizeof(digest), world->table,
                              (size_t)world->nranks * sizeof(own), NULL, 0);
     (void)sodium_bin2hex(key_out, WEFTI_NET_KEY_BYTES, digest, sizeof(digest));
     return status;
@@ -224,19 +216,18 @@ static weft_status find_known(weft_comm *world, const char *key,
 }
 
 /* What all ranks make of one try. */
-static weft_status find_figures(weft_comm *world, rooms *room,
+static weft_status find_figures(weft_comm *world, int leader_count,
                                 const wefti_net_effort *effort,
                                 wefti_net_figures *figures_out)
 {
     wefti_net_trial own;
-    weft_status status =
-        try_network(world, room->leaders, room->leader_count, effort, &own);
+    weft_status status = try_network(world, leader_count, effort, &own);
     if (status == WEFT_OK) {
-        status = wefti_post_exchange(WEFTI_PURPOSE_CREATE, &own, room->trials,
+        status = wefti_post_exchange(WEFTI_PURPOSE_CREATE, &own, world->table,
                                      sizeof(own), world);
     }
     return status == WEFT_OK
-               ? wefti_net_measure_unite(room->trials, world->nranks,
+               ? wefti_net_measure_unite(world->table, world->nranks,
                                          world->engine->net->use.names,
                                          figures_out)
                : status;
@@ -257,18 +248,18 @@ static bool holds_still(const wefti_net_figures *found,
 }
 
 /* Of the first rail: by a file that holds still, or anew. */
-static weft_status measure_first(weft_comm *world, rooms *room,
+static weft_status measure_first(weft_comm *world, int leader_count,
                                  wefti_net_figures *found_out,
                                  wefti_rates_source *source_out)
 {
     char key[WEFTI_NET_KEY_BYTES];
     wefti_net_figures known = {0};
-    weft_status status = find_key(world, room, key);
+    weft_status status = find_key(world, key);
     if (status == WEFT_OK) {
         status = find_known(world, key, &known);
     }
     if (status == WEFT_OK && known.latency_ns) {
-        status = find_figures(world, room, &brief, found_out);
+        status = find_figures(world, leader_count, &brief, found_out);
         if (status == WEFT_OK && holds_still(found_out, &known)) {
             *source_out = WEFTI_RATES_FILE;
             *found_out = known;
@@ -276,7 +267,7 @@ static weft_status measure_first(weft_comm *world, rooms *room,
         }
     }
     if (status == WEFT_OK) {
-        status = find_figures(world, room, &whole, found_out);
+        status = find_figures(world, leader_count, &whole, found_out);
     }
     *source_out = WEFTI_RATES_MEASURED;
     if (status == WEFT_OK && world->rank == 0) {
@@ -285,28 +276,30 @@ static weft_status measure_first(weft_comm *world, rooms *room,
     return status;
 }
 
-typedef struct trying {
-    weft_comm *world;
-    rooms *room;
-} trying;
-
-static weft_status find_again(void *context, wefti_net_figures *figures_out)
+static weft_status find_again(weft_comm *world, int leader_count,
+                              wefti_net_figures *figures_out)
 {
-    const trying *self = context;
-    return find_figures(self->world, self->room, &whole, figures_out);
+    return find_figures(world, leader_count, &whole, figures_out);
 }
 
-static weft_status measure(weft_comm *world, rooms *room)
+weft_status wefti_net_measure(weft_comm *world)
 {
     wefti_net_figures found = {0};
     wefti_rates_source source = WEFTI_RATES_MEASURED;
     const int64_t begin_ns = wefti_clock_ns();
-    room->leader_count = list_leaders(world->engine->members, room->leaders);
-    weft_status status = measure_first(world, room, &found, &source);
+    if (!world->engine->net) {
+        return WEFT_OK;
+    }
+    if (!world->tuning.measure_net) {
+        return wefti_net_rails_agree(world, NULL, NULL);
+    }
+    /* Nothing else needs these tables yet. */
+    const wefti_net_try ask = {
+        find_again, world->group,
+        list_leaders(world->engine->members, world->group)};
+    weft_status status =
+        measure_first(world, ask.leader_count, &found, &source);
     if (status == WEFT_OK) {
-        trying self = {world, room};
-        const wefti_net_try ask = {find_again, &self, room->leaders,
-                                   room->leader_count};
         status = wefti_net_rails_agree(world, &ask, &found);
     }
     if (status == WEFT_OK) {
@@ -316,29 +309,5 @@ static weft_status measure(weft_comm *world, rooms *room)
         world->rates = wefti_known_rates_of(source, &found);
         log_rates(world, wefti_clock_ns() - begin_ns);
     }
-    return status;
-}
-
-weft_status wefti_net_measure(weft_comm *world)
-{
-    const size_t ranks = (size_t)world->nranks;
-    if (!world->engine->net) {
-        return WEFT_OK;
-    }
-    if (!world->tuning.measure_net) {
-        return wefti_net_rails_agree(world, NULL, NULL);
-    }
-    rooms room = {.leaders = calloc(ranks, sizeof(*room.leaders)),
-                  .trials = calloc(ranks, sizeof(*room.trials)),
-                  .marks = calloc(ranks, sizeof(*room.marks))};
-    weft_status status =
-        room.leaders && room.trials && room.marks
-            ? measure(world, &room)
-            : wefti_error(WEFT_ERR_NO_MEMORY,
-                          "no memory to measure the network of %d ranks",
-                          world->nranks);
-    free(room.leaders);
-    free(room.trials);
-    free(room.marks);
     return status;
 }

@@ -84,15 +84,10 @@ bool wefti_net_rails_choose(const wefti_rail_figures *figures,
 /* ---- what ranks have in common ---------------------------------------------
  */
 
-/* What one rank says of its rails: their numbers; then which of those in common
- * got through, as bits. */
+/* What one rank says of its rails: their numbers. */
 typedef struct offer {
     uint32_t numbers[WEFTI_RAILS_MOST];
 } offer;
-
-typedef struct reached {
-    uint32_t bits;
-} reached;
 
 /* local: each rail's place among this rank's own; named: given by the user. */
 typedef struct common {
@@ -189,22 +184,16 @@ static void compare(common *self, const offer *offers)
 static weft_status find_common(common *self)
 {
     const wefti_interface_use *use = &self->net->use;
-    const int nranks = self->world->nranks;
-    offer own = {.numbers = {0}},
-          *offers = calloc((size_t)nranks, sizeof(*offers));
-    if (!offers) {
-        return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for %d ranks",
-                           nranks);
-    }
+    offer own = {.numbers = {0}};
     for (int i = 0; i < use->count && i < WEFTI_RAILS_MOST; i++) {
         own.numbers[i] = use->numbers[i];
     }
-    weft_status status = wefti_post_exchange(WEFTI_PURPOSE_CREATE, &own, offers,
-                                             sizeof(own), self->world);
+    weft_status status =
+        wefti_post_exchange(WEFTI_PURPOSE_CREATE, &own, self->world->table,
+                            sizeof(own), self->world);
     if (status == WEFT_OK) {
-        compare(self, offers);
+        compare(self, self->world->table);
     }
-    free(offers);
     return status;
 }
 
@@ -266,27 +255,25 @@ static uint32_t reach_one(const common *self, int peer)
 /* To all those. */
 static uint32_t reach_partners(const common *self, const wefti_net_try *ask)
 {
-    const int *leaders = ask->leaders;
-    const int count = ask->leader_count, rank = self->world->rank;
     uint32_t bits = (1U << self->count) - 1;
-    for (int i = 0; i + 1 < count; i += 2) {
-        bits &= leaders[i] == rank ? reach_one(self, leaders[i + 1]) : bits;
-    }
-    if (count % 2 && count > 1 && leaders[0] == rank) {
-        bits &= reach_one(self, leaders[count - 1]);
+    for (int k = 0; 2 * k < ask->leader_count; k++) {
+        const wefti_net_pair pair =
+            wefti_net_pair_get(ask->leaders, ask->leader_count, k);
+        bits &= pair.first == self->world->rank ? reach_one(self, pair.second)
+                                                : bits;
     }
     return bits;
 }
 
 /* Leaves those by which all get through. */
-static void keep_reached(common *self, const reached *all)
+static void keep_reached(common *self, const uint32_t *reached)
 {
     const int count =
         self->count < WEFTI_RAILS_MOST ? self->count : WEFTI_RAILS_MOST;
     int kept = 1;
     for (int rail = 1; rail < count; rail++) {
         int rank = 0;
-        while (rank < self->world->nranks && all[rank].bits >> rail & 1) {
+        while (rank < self->world->nranks && reached[rank] >> rail & 1) {
             rank++;
         }
         if (rank < self->world->nranks) {
@@ -301,19 +288,13 @@ static void keep_reached(common *self, const reached *all)
 
 static weft_status find_reached(common *self, const wefti_net_try *ask)
 {
-    const int nranks = self->world->nranks;
-    const reached own = {reach_partners(self, ask)};
-    reached *all = calloc((size_t)nranks, sizeof(*all));
-    if (!all) {
-        return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for %d ranks",
-                           nranks);
-    }
-    weft_status status = wefti_post_exchange(WEFTI_PURPOSE_CREATE, &own, all,
-                                             sizeof(own), self->world);
+    const uint32_t own = reach_partners(self, ask); /* rails, as bits */
+    weft_status status =
+        wefti_post_exchange(WEFTI_PURPOSE_CREATE, &own, self->world->table,
+                            sizeof(own), self->world);
     if (status == WEFT_OK) {
-        keep_reached(self, all);
+        keep_reached(self, self->world->table);
     }
-    free(all);
     return status;
 }
 
@@ -365,7 +346,7 @@ static weft_status measure(common *self, const wefti_net_try *ask,
         wefti_port_rails only = {.small = r};
         only.byte_ps[r] = 1;
         use(self, &only);
-        status = ask->find(ask->context, &found.alone[r]);
+        status = ask->find(self->world, ask->leader_count, &found.alone[r]);
     }
     const unsigned worth = worth_trying(&found);
     for (int r = 0; r < self->count; r++) {
@@ -378,7 +359,7 @@ static weft_status measure(common *self, const wefti_net_try *ask,
          * sizes makes of noise. */
         const int64_t least_ps = wefti_rails_byte_ps(rails.byte_ps);
         use(self, &rails);
-        status = ask->find(ask->context, &together);
+        status = ask->find(self->world, ask->leader_count, &together);
         together.byte_ps =
             together.byte_ps < least_ps ? least_ps : together.byte_ps;
     }

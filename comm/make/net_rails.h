@@ -36,11 +36,26 @@ bool wefti_net_rails_choose(const wefti_rail_figures *figures,
 
 /* What all ranks make of trying the network once, over the rails in use. */
 typedef struct wefti_net_try {
-    weft_status (*find)(void *context, wefti_net_figures *figures_out);
-    void *context;
-    const int *leaders; /* of which the first tries the second, and so on */
+    weft_status (*find)(weft_comm *world, int leader_count,
+                        wefti_net_figures *figures_out);
+    const int *leaders; /* the lowest ranks of the domains, in order */
     int leader_count;
 } wefti_net_try;
+
+/* Leaders of which the first tries the network to the second. */
+typedef struct wefti_net_pair {
+    int first, second;
+} wefti_net_pair;
+
+/* The k-th pair, from 0 on while 2 k < count: each leader is in one, the
+ * first in two if their number is odd. */
+static inline wefti_net_pair wefti_net_pair_get(const int *leaders, int count,
+                                                int k)
+{
+    return 2 * k + 1 < count
+               ? (wefti_net_pair){leaders[2 * k], leaders[2 * k + 1]}
+               : (wefti_net_pair){leaders[0], leaders[count - 1]};
+}
 
 /*
  * wefti_net_rails_agree - by all ranks of the world, once the first rail has

@@ -79,6 +79,18 @@ weft_status wefti_patience_go_on(wefti_patience *own)
     return WEFT_OK;
 }
 
+weft_status wefti_patience_await(weft_comm *comm, weft_stream *stream,
+                                 weft_event *event, const char *what)
+{
+    wefti_patience waits = wefti_patience_begin(comm, what);
+    weft_status status = weft_event_post(event, stream);
+    while (status == WEFT_OK &&
+           (status = weft_event_test(event)) == WEFT_INPROGRESS) {
+        status = wefti_patience_go_on(&waits);
+    }
+    return status;
+}
+
 weft_status wefti_patience_conclude(weft_comm *comm, const char *what,
                                     weft_status built)
 {

@@ -28,6 +28,17 @@ wefti_patience wefti_patience_begin(weft_comm *comm, const char *what);
 WEFT_NODISCARD weft_status wefti_patience_go_on(wefti_patience *patience);
 
 /*
+ * wefti_patience_await - until all that is on stream has run, which event is
+ * for the caller to have made.
+ *
+ * Returns     OK | what the device says | as wefti_patience_go_on.
+ */
+WEFT_NODISCARD weft_status wefti_patience_await(weft_comm *comm,
+                                                weft_stream *stream,
+                                                weft_event *event,
+                                                const char *what);
+
+/*
  * wefti_patience_conclude - all have done well, or why one has not: not that it
  * waited for another, if there is a better reason. Collective.
  *

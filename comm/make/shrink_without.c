@@ -20,24 +20,16 @@ static weft_status check_list(const weft_comm *comm, const int *ranks,
                            "to %d ranks",
                            (const void *)ranks, count, comm->nranks - 1);
     }
-    for (int i = 0; i < count; i++) {
-        if (ranks[i] < 0 || ranks[i] >= comm->nranks ||
-            ranks[i] == comm->rank) {
-            return wefti_error(WEFT_ERR_INVALID,
-                               "ranks[%d] is %d: allowed is 0 to %d, but not "
-                               "%d, the caller's own",
-                               i, ranks[i], comm->nranks - 1, comm->rank);
-        }
-        for (int j = 0; j < i; j++) {
-            if (ranks[j] == ranks[i]) {
-                return wefti_error(WEFT_ERR_INVALID,
-                                   "ranks[%d] and ranks[%d] are both %d: "
-                                   "allowed is each rank once",
-                                   j, i, ranks[i]);
-            }
+    weft_status status = wefti_group_check_list(comm, ranks, count);
+    for (int i = 0; i < count && status == WEFT_OK; i++) {
+        if (ranks[i] == comm->rank) {
+            status = wefti_error(WEFT_ERR_INVALID,
+                                 "ranks[%d] is %d: allowed is any but the "
+                                 "caller's own",
+                                 i, ranks[i]);
         }
     }
-    return WEFT_OK;
+    return status;
 }
 
 /* Those that are not on the list, in their order, into comm->group. */

@@ -140,24 +140,13 @@ static weft_status meet(wefti_streams *streams)
 /* ---- the first use --------------------------------------------------------
  */
 
-static weft_status await_stream(wefti_streams *streams, weft_event *event)
-{
-    wefti_patience waits =
-        wefti_patience_begin(streams->comm, "a first operation");
-    weft_status status = weft_event_post(event, streams->stream);
-    while (status == WEFT_OK &&
-           (status = weft_event_test(event)) == WEFT_INPROGRESS) {
-        status = wefti_patience_go_on(&waits);
-    }
-    return status;
-}
-
 static weft_status run(wefti_streams *streams, const weft_op *op, int32_t *got,
                        size_t got_elems, weft_event *event)
 {
     weft_status status = wefti_streams_carry(streams, op, streams->stream);
     if (status == WEFT_OK) {
-        status = await_stream(streams, event);
+        status = wefti_patience_await(streams->comm, streams->stream, event,
+                                      "a first operation");
     }
     return status == WEFT_OK
                ? weft_device_copy(streams->comm->device, got, op->recv,

@@ -176,19 +176,6 @@ static weft_status init(wefti_twin *twin, const wefti_nccl_id *id)
     return status;
 }
 
-/* Until all on the twin's stream has run; bounded, for NCCL may hang. */
-static weft_status await_stream(wefti_twin *twin, weft_event *event,
-                                const char *what)
-{
-    wefti_patience waits = wefti_patience_begin(twin->comm, what);
-    weft_status status = weft_event_post(event, twin->stream);
-    while (status == WEFT_OK &&
-           (status = weft_event_test(event)) == WEFT_INPROGRESS) {
-        status = wefti_patience_go_on(&waits);
-    }
-    return status;
-}
-
 /* One first use of NCCL: call's, to its end. */
 static weft_status run(wefti_twin *twin, int32_t *data, weft_event *event,
                        int (*call)(const wefti_twin *twin, int32_t *data),
@@ -203,7 +190,9 @@ static weft_status run(wefti_twin *twin, int32_t *data, weft_event *event,
     status = await_call(twin, call(twin, data), what);
     pthread_mutex_unlock(&twin->calls);
     wefti_cuda_device_leave(comm->device);
-    return status == WEFT_OK ? await_stream(twin, event, what) : status;
+    return status == WEFT_OK
+               ? wefti_patience_await(comm, twin->stream, event, what)
+               : status;
 }
 
 static int call_sum(const wefti_twin *twin, int32_t *data)

@@ -156,6 +156,10 @@ static weft_comm *build_end(int rank, int nranks, int host_ranks)
     assert_int_equal(wefti_engine_create(&engine), WEFT_OK);
     engine->members = make_members(rank, nranks, host_ranks);
     engine->net = make_net(engine, rank, nranks);
+    const weft_comm_config config = {.name = "world",
+                                     .warn_ms = 10000,
+                                     .timeout_ms = 20000,
+                                     .ops_in_flight = 16};
     const wefti_comm_parts parts = {.engine = engine,
                                     .rank = rank,
                                     .nranks = nranks,
@@ -163,10 +167,7 @@ static weft_comm *build_end(int rank, int nranks, int host_ranks)
                                     .id = 1,
                                     .world_ranks = world_ranks,
                                     .memory_fd = engine->members->memory_fd,
-                                    .name = "world",
-                                    .warn_ms = 10000,
-                                    .timeout_ms = 20000,
-                                    .ops_in_flight = 16};
+                                    .config = &config};
     assert_int_equal(wefti_comm_build(&parts, &comm), WEFT_OK);
     free(world_ranks);
     return comm;

@@ -254,14 +254,15 @@ static void append(char *text, size_t text_bytes, const char *format, ...)
     va_end(args);
 }
 
-/* "(its last: #416 all_gather, 9.8 s ago)" */
+/* "(its last: #416 all_gather, 9.8 s ago)". A rank of another host tells few
+ * others what it enters, and may be further than is known here. */
 static void append_last(weft_comm *comm, int rank, char *text,
                         size_t text_bytes)
 {
     const char *what = "";
     int64_t when_ns = 0;
     uint64_t last = wefti_peer_last_entered(comm, rank, &what, &when_ns);
-    /* A rank of another host tells few others what it enters. */
+    const bool remote = wefti_fabric_is_remote(&comm->fabric, rank);
     const uint64_t completed = wefti_peer_completed(comm, rank);
     /* On an emulated link an entry is stamped with when it arrives. */
     int64_t ago_ns = wefti_clock_ns() - when_ns;
@@ -271,15 +272,16 @@ static void append_last(weft_comm *comm, int rank, char *text,
     } else if (last == 0) {
         append(text, text_bytes, " (nor any before)");
     } else {
-        append(text, text_bytes, " (its last: #%llu %s, %.1f s ago)",
-               (unsigned long long)last, what,
+        append(text, text_bytes, " (its last%s: #%llu %s, %.1f s ago)",
+               remote ? " that is known" : "", (unsigned long long)last, what,
                ago_ns > 0 ? (double)ago_ns / 1e9 : 0.0);
     }
 }
 
-/* What rank, which is waited for in op, has not done. */
+/* What rank, which is waited for in op, has not done. shown: it has shown that
+ * it waits elsewhere. */
 static void describe(weft_comm *comm, const wefti_op *op, int rank, bool first,
-                     char *text, size_t text_bytes)
+                     bool shown, char *text, size_t text_bytes)
 {
     append(text, text_bytes, "rank %d", rank);
     if (wefti_op_slot_is_p2p(op->op_slot) && first) {
@@ -295,7 +297,10 @@ static void describe(weft_comm *comm, const wefti_op *op, int rank, bool first,
         append(text, text_bytes, " entered %.1f s ago and does not go on",
                ago_ns > 0 ? (double)ago_ns / 1e9 : 0.0);
     } else {
-        append(text, text_bytes, " has not entered");
+        append(text, text_bytes,
+               !shown && wefti_fabric_is_remote(&comm->fabric, rank)
+                   ? " is not known to have entered"
+                   : " has not entered");
         append_last(comm, rank, text, text_bytes);
     }
     if (wefti_peer_is_stopped(comm, rank)) {
@@ -444,7 +449,8 @@ static void append_end(weft_comm *comm, const wefti_op *op,
     } else if (waits && is_own_wait(&record)) {
         append(text, text_bytes, "rank %d waits %s", cause->rank, what);
     } else {
-        describe(comm, op, cause->rank, cause->hops == 0, text, text_bytes);
+        describe(comm, op, cause->rank, cause->hops == 0, waits, text,
+                 text_bytes);
         append(text, text_bytes, "%s%s", waits ? ": it waits " : "",
                waits ? what : "");
     }
@@ -456,7 +462,7 @@ void wefti_cause_text(weft_comm *comm, const wefti_op *op,
 {
     text_out[0] = '\0';
     if (cause->circle) {
-        describe(comm, op, cause->awaited, true, text_out, text_bytes);
+        describe(comm, op, cause->awaited, true, true, text_out, text_bytes);
         append_circle(comm, cause, ": it waits", fresh_ns, text_out,
                       text_bytes);
     } else {

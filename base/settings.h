@@ -68,8 +68,9 @@
       "whether sums follow one tree over all ranks, the same bits on any "     \
       "layout of hosts: on or off")                                            \
     X(ROUTE, TEXT, "steps", 0, 0,                                              \
-      "what carries collectives out: steps, weft's engine; or, where all "     \
-      "ranks can, streams, those of their devices, or nccl")                   \
+      "what carries operations out: steps, weft's engine; or, where all "      \
+      "ranks can, streams, those of their devices (collectives), or nccl "     \
+      "(messages, too)")                                                       \
     X(NCCL, TEXT, "", 0, 0,                                                    \
       "file with NCCL, for WEFT_ROUTE=nccl; empty: libnccl.so.2")              \
     X(NCCL_SHARED_GPU, TEXT, "off", 0, 0,                                      \

@@ -10,8 +10,8 @@
 
 #include <stdbool.h>
 
-/* What carries collectives out: weft's engine, step by step, or where they can
- * the stream that they are posted on, or NCCL. */
+/* What carries operations out: weft's engine, step by step, or where they can
+ * the stream that a collective is posted on, or NCCL, messages too. */
 typedef enum wefti_route_kind {
     WEFTI_ROUTE_STEPS,
     WEFTI_ROUTE_STREAMS,

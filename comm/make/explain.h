@@ -25,7 +25,7 @@ const char *wefti_comm_explain(weft_comm *comm, const weft_op *op,
 wefti_algorithms wefti_comm_allow(weft_comm *comm, weft_collective collective,
                                   wefti_algorithms allowed);
 
-/* What was asked to carry collectives out (WEFT_ROUTE). */
+/* What was asked to carry operations out (WEFT_ROUTE). */
 wefti_route_kind wefti_comm_route(const weft_comm *comm);
 
 /* The host of each rank, from 0, where such sums on comm have two levels; NULL:

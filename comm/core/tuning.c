@@ -9,6 +9,7 @@
 #include "base/settings.h"
 #include "comm/pattern/shape.h"
 
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -77,59 +78,51 @@ static weft_status read_allowed(const char *text, const char *item,
                        text, name, list);
 }
 
-static weft_status read_switch(wefti_setting setting, const char *name,
-                               bool *on_out)
-{
-    const char *text = wefti_setting_text(setting);
-    *on_out = strcmp(text, "on") == 0;
-    return *on_out || strcmp(text, "off") == 0
-               ? WEFT_OK
-               : wefti_error(WEFT_ERR_INVALID, "%s=%s: allowed is on or off",
-                             name, text);
-}
+/* A setting of words, each at the place of its value, which one byte of the
+ * tuning gets. */
+typedef struct choice {
+    wefti_setting setting;
+    size_t place;
+    const char *words[3], *allowed;
+} choice;
 
-static weft_status read_single_copy(uint8_t *copy_out)
-{
-    const char *text = wefti_setting_text(WEFTI_SETTING_SINGLE_COPY);
-    const bool on = strcmp(text, "on") == 0;
-    const bool mapped = strcmp(text, "mapped") == 0;
-    *copy_out = on       ? WEFTI_SINGLE_COPY_ON
-                : mapped ? WEFTI_SINGLE_COPY_MAPPED
-                         : WEFTI_SINGLE_COPY_OFF;
-    return on || mapped || strcmp(text, "off") == 0
-               ? WEFT_OK
-               : wefti_error(WEFT_ERR_INVALID,
-                             "WEFT_SINGLE_COPY=%.40s: allowed is on, mapped or "
-                             "off",
-                             text);
-}
+static const choice choices[] = {{WEFTI_SETTING_MACHINES,
+                                  offsetof(wefti_tuning, machines),
+                                  {"off", "on"},
+                                  "on or off"},
+                                 {WEFTI_SETTING_SINGLE_COPY,
+                                  offsetof(wefti_tuning, single_copy),
+                                  {"off", "mapped", "on"},
+                                  "on, mapped or off"},
+                                 {WEFTI_SETTING_SUM_FLAT,
+                                  offsetof(wefti_tuning, sum_flat),
+                                  {"off", "on"},
+                                  "on or off"},
+                                 {WEFTI_SETTING_NCCL_SHARED_GPU,
+                                  offsetof(wefti_tuning, nccl_shared),
+                                  {"off", "on"},
+                                  "on or off"},
+                                 {WEFTI_SETTING_ROUTE,
+                                  offsetof(wefti_tuning, route),
+                                  {"steps", "streams", "nccl"},
+                                  "steps, streams or nccl"},
+                                 {WEFTI_SETTING_NET_RATES,
+                                  offsetof(wefti_tuning, measure_net),
+                                  {"usual", "measured"},
+                                  "measured or usual"}};
 
-static weft_status read_route(uint8_t *route_out)
+static weft_status read_choice(const choice *own, wefti_tuning *tuning)
 {
-    const char *text = wefti_setting_text(WEFTI_SETTING_ROUTE);
-    const bool nccl = strcmp(text, "nccl") == 0;
-    const bool streams = strcmp(text, "streams") == 0;
-    *route_out = nccl      ? WEFTI_ROUTE_NCCL
-                 : streams ? WEFTI_ROUTE_STREAMS
-                           : WEFTI_ROUTE_STEPS;
-    return nccl || streams || strcmp(text, "steps") == 0
-               ? WEFT_OK
-               : wefti_error(WEFT_ERR_INVALID,
-                             "WEFT_ROUTE=%.40s: allowed is steps, streams or "
-                             "nccl",
-                             text);
-}
-
-static weft_status read_net_rates(bool *measure_out)
-{
-    const char *text = wefti_setting_text(WEFTI_SETTING_NET_RATES);
-    *measure_out = strcmp(text, "measured") == 0;
-    return *measure_out || strcmp(text, "usual") == 0
-               ? WEFT_OK
-               : wefti_error(WEFT_ERR_INVALID,
-                             "WEFT_NET_RATES=%.40s: allowed is measured or "
-                             "usual",
-                             text);
+    const char *text = wefti_setting_text(own->setting);
+    for (unsigned char i = 0; i < 3 && own->words[i]; i++) {
+        if (strcmp(text, own->words[i]) == 0) {
+            *((unsigned char *)tuning + own->place) = i;
+            return WEFT_OK;
+        }
+    }
+    return wefti_error(WEFT_ERR_INVALID, "%s=%.40s: allowed is %s",
+                       wefti_setting_describe(own->setting).name, text,
+                       own->allowed);
 }
 
 weft_status wefti_tuning_read(wefti_tuning *tuning_out)
@@ -147,34 +140,17 @@ weft_status wefti_tuning_read(wefti_tuning *tuning_out)
     if (status != WEFT_OK) {
         return status;
     }
-    status = read_switch(WEFTI_SETTING_MACHINES, "WEFT_MACHINES",
-                         &tuning_out->machines);
-    if (status == WEFT_OK) {
-        status = read_single_copy(&tuning_out->single_copy);
-    }
-    if (status == WEFT_OK) {
-        status = read_switch(WEFTI_SETTING_SUM_FLAT, "WEFT_SUM_FLAT",
-                             &tuning_out->sum_flat);
-    }
-    if (status == WEFT_OK) {
-        status = read_switch(WEFTI_SETTING_NCCL_SHARED_GPU,
-                             "WEFT_NCCL_SHARED_GPU", &tuning_out->nccl_shared);
-    }
-    if (status == WEFT_OK) {
-        status = read_route(&tuning_out->route);
+    for (size_t i = 0; i < WEFTI_COUNT_OF(choices) && status == WEFT_OK; i++) {
+        status = read_choice(&choices[i], tuning_out);
     }
     if (status == WEFT_OK) {
         status = wefti_setting_check(WEFTI_SETTING_NET_RAILS);
     }
-    if (status == WEFT_OK) {
-        tuning_out->names_rails =
-            strchr(wefti_setting_text(WEFTI_SETTING_NET_INTERFACE), ',') !=
-            NULL;
-        status = read_net_rates(&tuning_out->measure_net);
-    }
     if (status != WEFT_OK) {
         return status;
     }
+    tuning_out->names_rails =
+        strchr(wefti_setting_text(WEFTI_SETTING_NET_INTERFACE), ',') != NULL;
     const char *text = wefti_setting_text(WEFTI_SETTING_ALGO);
     for (const char *at = text; *at;) {
         size_t length = strcspn(at, ",");

@@ -57,33 +57,6 @@ static bool is_small_float(weft_dtype dtype)
     return dtype == WEFT_DTYPE_F8E4M3 || dtype == WEFT_DTYPE_F8E5M2;
 }
 
-/* Those of call_one, and messages: what weft learns to do later has no call. */
-static const bool has_call[WEFT_COLLECTIVE_COUNT] = {
-    [WEFT_COLLECTIVE_ALLREDUCE] = true,
-    [WEFT_COLLECTIVE_REDUCE] = true,
-    [WEFT_COLLECTIVE_BROADCAST] = true,
-    [WEFT_COLLECTIVE_ALLGATHER] = true,
-    [WEFT_COLLECTIVE_ALLGATHERV] = true,
-    [WEFT_COLLECTIVE_REDUCESCATTER] = true,
-    [WEFT_COLLECTIVE_REDUCESCATTERV] = true,
-    [WEFT_COLLECTIVE_ALLTOALL] = true,
-    [WEFT_COLLECTIVE_ALLTOALLV] = true,
-    [WEFT_COLLECTIVE_GATHER] = true,
-    [WEFT_COLLECTIVE_GATHERV] = true,
-    [WEFT_COLLECTIVE_SCATTER] = true,
-    [WEFT_COLLECTIVE_SCATTERV] = true,
-    [WEFT_COLLECTIVE_SEND] = true,
-    [WEFT_COLLECTIVE_RECV] = true};
-
-bool wefti_nccl_has(const wefti_twin *twin, const weft_op *op,
-                    const wefti_shape *shape)
-{
-    return has_call[op->collective] &&
-           (!shape->reduces ||
-            (redop_of(op->redop) != HAS_NOT &&
-             (twin->small_floats || !is_small_float(op->dtype))));
-}
-
 /* What the calls of one operation have in common. */
 typedef struct call {
     const wefti_nccl_api *api;
@@ -172,42 +145,67 @@ static int exchange_all(const call *own)
 }
 
 /* A root's own part that lies where it belongs does not move. */
-static bool lies_in_place(const call *own, const size_t *displs,
-                          const size_t *counts, bool gathers)
+static int call_rooted(const call *own, bool gathers)
 {
-    const size_t elem = place_of(displs, counts, own->op->count, own->rank);
-    return gathers ? own->op->send == recv_at(own, elem)
-                   : own->op->recv == send_at(own, elem);
+    const weft_op *op = own->op;
+    const bool root = own->rank == op->root;
+    const size_t elem =
+        !root ? 0
+        : gathers
+            ? place_of(op->recv_displs, op->recv_counts, op->count, own->rank)
+            : place_of(op->send_displs, op->send_counts, op->count, own->rank);
+    const bool still = root && (gathers ? op->send == recv_at(own, elem)
+                                        : op->recv == send_at(own, elem));
+    int result = still     ? WEFTI_NCCL_SUCCESS
+                 : gathers ? send(own, op->root, 0, op->count)
+                           : recv(own, op->root, 0, op->count);
+    for (int peer = 0; root && peer < own->nranks; peer++) {
+        if (peer != own->rank || !still) {
+            result = worse(result, gathers ? recv_part(own, peer)
+                                           : send_part(own, peer));
+        }
+    }
+    return result;
 }
 
 static int gather(const call *own)
 {
-    const weft_op *op = own->op;
-    const bool root = own->rank == op->root;
-    const bool still =
-        root && lies_in_place(own, op->recv_displs, op->recv_counts, true);
-    int result = still ? WEFTI_NCCL_SUCCESS : send(own, op->root, 0, op->count);
-    for (int from = 0; root && from < own->nranks; from++) {
-        if (from != own->rank || !still) {
-            result = worse(result, recv_part(own, from));
-        }
-    }
-    return result;
+    return call_rooted(own, true);
 }
 
 static int scatter(const call *own)
 {
+    return call_rooted(own, false);
+}
+
+static int all_reduce(const call *own)
+{
     const weft_op *op = own->op;
-    const bool root = own->rank == op->root;
-    const bool still =
-        root && lies_in_place(own, op->send_displs, op->send_counts, false);
-    int result = still ? WEFTI_NCCL_SUCCESS : recv(own, op->root, 0, op->count);
-    for (int to = 0; root && to < own->nranks; to++) {
-        if (to != own->rank || !still) {
-            result = worse(result, send_part(own, to));
-        }
-    }
-    return result;
+    return own->api->ncclAllReduce(op->send, op->recv, op->count, own->dtype,
+                                   own->redop, own->handle, own->stream);
+}
+
+static int reduce(const call *own)
+{
+    const weft_op *op = own->op;
+    return own->api->ncclReduce(op->send, op->recv, op->count, own->dtype,
+                                own->redop, op->root, own->handle, own->stream);
+}
+
+static int reduce_scatter(const call *own)
+{
+    const weft_op *op = own->op;
+    return own->api->ncclReduceScatter(op->send, op->recv, op->count,
+                                       own->dtype, own->redop, own->handle,
+                                       own->stream);
+}
+
+static int all_gather(const call *own)
+{
+    const weft_op *op = own->op;
+    return own->api->ncclAllGather(op->send, op->recv,
+                                   op->count * own->elem_bytes,
+                                   WEFTI_NCCL_UINT8, own->handle, own->stream);
 }
 
 static int broadcast(const call *own)
@@ -257,41 +255,30 @@ static int reduce_scatter_v(const call *own)
     return result;
 }
 
-static int call_one(const call *own)
+/* What weft learns to do later has no call. */
+static int (*const calls[WEFT_COLLECTIVE_COUNT])(const call *own) = {
+    [WEFT_COLLECTIVE_ALLREDUCE] = all_reduce,
+    [WEFT_COLLECTIVE_REDUCE] = reduce,
+    [WEFT_COLLECTIVE_BROADCAST] = broadcast,
+    [WEFT_COLLECTIVE_ALLGATHER] = all_gather,
+    [WEFT_COLLECTIVE_ALLGATHERV] = all_gather_v,
+    [WEFT_COLLECTIVE_REDUCESCATTER] = reduce_scatter,
+    [WEFT_COLLECTIVE_REDUCESCATTERV] = reduce_scatter_v,
+    [WEFT_COLLECTIVE_ALLTOALL] = exchange_all,
+    [WEFT_COLLECTIVE_ALLTOALLV] = exchange_all,
+    [WEFT_COLLECTIVE_GATHER] = gather,
+    [WEFT_COLLECTIVE_GATHERV] = gather,
+    [WEFT_COLLECTIVE_SCATTER] = scatter,
+    [WEFT_COLLECTIVE_SCATTERV] = scatter};
+
+bool wefti_nccl_has(const wefti_twin *twin, const weft_op *op,
+                    const wefti_shape *shape)
 {
-    const weft_op *op = own->op;
-    switch (op->collective) {
-    case WEFT_COLLECTIVE_ALLREDUCE:
-        return own->api->ncclAllReduce(op->send, op->recv, op->count,
-                                       own->dtype, own->redop, own->handle,
-                                       own->stream);
-    case WEFT_COLLECTIVE_REDUCE:
-        return own->api->ncclReduce(op->send, op->recv, op->count, own->dtype,
-                                    own->redop, op->root, own->handle,
-                                    own->stream);
-    case WEFT_COLLECTIVE_REDUCESCATTER:
-        return own->api->ncclReduceScatter(op->send, op->recv, op->count,
-                                           own->dtype, own->redop, own->handle,
-                                           own->stream);
-    case WEFT_COLLECTIVE_ALLGATHER:
-        return own->api->ncclAllGather(
-            op->send, op->recv, op->count * own->elem_bytes, WEFTI_NCCL_UINT8,
-            own->handle, own->stream);
-    case WEFT_COLLECTIVE_BROADCAST:
-        return broadcast(own);
-    case WEFT_COLLECTIVE_ALLGATHERV:
-        return all_gather_v(own);
-    case WEFT_COLLECTIVE_REDUCESCATTERV:
-        return reduce_scatter_v(own);
-    case WEFT_COLLECTIVE_GATHER:
-    case WEFT_COLLECTIVE_GATHERV:
-        return gather(own);
-    case WEFT_COLLECTIVE_SCATTER:
-    case WEFT_COLLECTIVE_SCATTERV:
-        return scatter(own);
-    default:
-        return exchange_all(own);
-    }
+    return (calls[op->collective] || op->collective == WEFT_COLLECTIVE_SEND ||
+            op->collective == WEFT_COLLECTIVE_RECV) &&
+           (!shape->reduces ||
+            (redop_of(op->redop) != HAS_NOT &&
+             (twin->small_floats || !is_small_float(op->dtype))));
 }
 
 static int end_group(wefti_twin *twin, int result)
@@ -302,8 +289,9 @@ static int end_group(wefti_twin *twin, int result)
 static int call_group(wefti_twin *twin, const call *own)
 {
     const int result = own->api->ncclGroupStart();
-    return result == WEFTI_NCCL_SUCCESS ? end_group(twin, call_one(own))
-                                        : result;
+    return result == WEFTI_NCCL_SUCCESS
+               ? end_group(twin, calls[own->op->collective](own))
+               : result;
 }
 
 static call make_call(const wefti_twin *twin, const weft_op *op,

@@ -1,31 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * comm/cluster/cluster.c - hosts that have described themselves
- * (comm/make/hosts.h) need only be unpacked; otherwise sizes go round first,
- * then each host's graph.
- *
- *     rank         0        1        2        3
- *     shares with  0 1      0 1      2 3      2 3
- *     sizes        18 KiB   0        17 KiB   0       all-gather
- *     graphs       ------------ from 0, from 2 -----> broadcasts, merged
+ * (comm/make/hosts.h) need only be unpacked; otherwise they do so now.
  */
 #include "comm/cluster/cluster.h"
 
 #include "base/error.h"
 #include "comm/core/core.h"
-#include "comm/make/hosts.h"
+#include "comm/make/hosts_trade.h"
 #include "comm/net/net.h"
 #include "comm/net/transports.h"
 #include "topo/interfaces.h"
 #include "topo/topo.h"
-#include "weft/op.h"
 
 #include <stdlib.h>
-
-/* In place of a size: the rank could not read its machine. */
-#define UNREADABLE UINT64_MAX
-/* Beyond any machine. */
-#define GRAPH_BYTES_MOST ((uint64_t)64 << 20)
 
 bool wefti_cluster_is_wide(const weft_comm *comm)
 {
@@ -75,63 +63,6 @@ static weft_status pack_own(const weft_comm *comm,
     return status;
 }
 
-/* Everybody learns how long each graph is, and who has none to give. */
-static weft_status trade_sizes(weft_comm *comm, weft_status own_status,
-                               size_t own_bytes, uint64_t *sizes)
-{
-    uint64_t own = own_status == WEFT_OK ? own_bytes : UNREADABLE;
-    weft_status status =
-        weft_allgather(&own, sizes, 1, WEFT_DTYPE_U64, comm, NULL);
-    for (int rank = 0; rank < comm->nranks && status == WEFT_OK; rank++) {
-        if (sizes[rank] > GRAPH_BYTES_MOST) {
-            return rank == comm->rank && own_status != WEFT_OK
-                       ? own_status /* with its own text */
-                       : wefti_error(WEFT_ERR_SYSTEM,
-                                     "rank %d could not read its machine",
-                                     rank);
-        }
-    }
-    return status;
-}
-
-/* One host's graph, from the rank that has it to all. */
-static weft_status take_graph(weft_comm *comm, int from, uint64_t bytes,
-                              unsigned char *graph, wefti_topo *all)
-{
-    wefti_topo *part;
-    weft_status status = weft_broadcast(graph, graph, (size_t)bytes,
-                                        WEFT_DTYPE_U8, from, comm, NULL);
-    if (status == WEFT_OK) {
-        status = wefti_topo_unpack(graph, (size_t)bytes, &part);
-    }
-    if (status == WEFT_OK) {
-        status = wefti_topo_merge(all, part);
-        wefti_topo_destroy(part);
-    }
-    return status;
-}
-
-static weft_status trade_graphs(weft_comm *comm, const uint64_t *sizes,
-                                unsigned char *own, wefti_topo *all)
-{
-    weft_status status = WEFT_OK;
-    for (int rank = 0; rank < comm->nranks && status == WEFT_OK; rank++) {
-        if (sizes[rank] == 0) {
-            continue;
-        }
-        unsigned char *graph =
-            rank == comm->rank ? own : malloc((size_t)sizes[rank]);
-        status = graph
-                     ? take_graph(comm, rank, sizes[rank], graph, all)
-                     : wefti_error(WEFT_ERR_NO_MEMORY, "a graph of %llu bytes",
-                                   (unsigned long long)sizes[rank]);
-        if (graph != own) {
-            free(graph);
-        }
-    }
-    return status;
-}
-
 /* Its own, and the same on every rank, wherever it was described. */
 static const unsigned char *find_description(const weft_comm *comm, int rank,
                                              size_t *bytes_out)
@@ -144,21 +75,27 @@ static const unsigned char *find_description(const weft_comm *comm, int rank,
     return wefti_hosts_find(comm->engine, leader, bytes_out);
 }
 
+static weft_status add_host(const unsigned char *packed, size_t bytes,
+                            wefti_topo *all)
+{
+    wefti_topo *part;
+    weft_status status = wefti_topo_unpack(packed, bytes, &part);
+    if (status == WEFT_OK) {
+        status = wefti_topo_merge(all, part);
+        wefti_topo_destroy(part);
+    }
+    return status;
+}
+
 /* From what the hosts said when the ranks met; nothing is asked of others. */
 static weft_status unpack_hosts(const weft_comm *comm, wefti_topo *all)
 {
     weft_status status = WEFT_OK;
     for (int rank = 0; rank < comm->nranks && status == WEFT_OK; rank++) {
-        wefti_topo *part;
         size_t bytes = 0;
-        if (leader_of(comm, rank) != rank) {
-            continue;
-        }
-        const unsigned char *packed = find_description(comm, rank, &bytes);
-        status = wefti_topo_unpack(packed, bytes, &part);
-        if (status == WEFT_OK) {
-            status = wefti_topo_merge(all, part);
-            wefti_topo_destroy(part);
+        if (leader_of(comm, rank) == rank) {
+            const unsigned char *packed = find_description(comm, rank, &bytes);
+            status = add_host(packed, bytes, all);
         }
     }
     return status;
@@ -166,19 +103,30 @@ static weft_status unpack_hosts(const weft_comm *comm, wefti_topo *all)
 
 /* Reads the hosts now, each by its lowest rank. */
 static weft_status ask_hosts(weft_comm *comm, const wefti_live_config *live,
-                             uint64_t *sizes, wefti_topo *all)
+                             wefti_hosts *hosts, wefti_topo *all)
 {
-    unsigned char *own = NULL;
-    size_t own_bytes = 0;
     weft_status read = WEFT_OK;
     if (leader_of(comm, comm->rank) == comm->rank) {
-        read = pack_own(comm, live, &own, &own_bytes);
+        read = pack_own(comm, live, &hosts->own.bytes, &hosts->own.byte_count);
+        hosts->unreadable = read != WEFT_OK;
     }
-    weft_status status = trade_sizes(comm, read, own_bytes, sizes);
-    if (status == WEFT_OK) {
-        status = trade_graphs(comm, sizes, own, all);
+    char why[512];
+    snprintf(why, sizeof(why), "%s", read == WEFT_OK ? "" : weft_error_text());
+    weft_status status = wefti_hosts_trade(comm, WEFTI_PURPOSE_USER, hosts);
+    if (status == WEFT_OK && !hosts->complete) {
+        return read == WEFT_OK
+                   ? wefti_error(WEFT_ERR_SYSTEM,
+                                 "rank %d could not read its machine",
+                                 wefti_hosts_find_unreadable(hosts))
+                   : wefti_error(read, "%s", why);
     }
-    free(own);
+    for (int rank = 0; rank < comm->nranks && status == WEFT_OK; rank++) {
+        const int first = hosts->same_as[rank];
+        if (first >= 0) {
+            status = add_host(hosts->list[first].bytes,
+                              hosts->list[first].byte_count, all);
+        }
+    }
     return status;
 }
 
@@ -207,11 +155,12 @@ weft_status wefti_cluster_open(weft_comm *comm, const wefti_live_config *live,
     size_t known_bytes;
     wefti_cluster cluster = {.hosts =
                                  calloc((size_t)comm->nranks, sizeof(int))};
-    uint64_t *sizes = calloc((size_t)comm->nranks, sizeof(*sizes));
+    wefti_hosts *asked = NULL;
     weft_status status = wefti_topo_create(&cluster.topo);
-    if (status == WEFT_OK && (!cluster.hosts || !sizes)) {
-        status =
-            wefti_error(WEFT_ERR_NO_MEMORY, "hosts of %d ranks", comm->nranks);
+    if (status == WEFT_OK) {
+        status = cluster.hosts ? wefti_hosts_create(comm->nranks, &asked)
+                               : wefti_error(WEFT_ERR_NO_MEMORY,
+                                             "hosts of %d ranks", comm->nranks);
     }
     if (status != WEFT_OK) {
         goto err_cluster;
@@ -220,13 +169,12 @@ weft_status wefti_cluster_open(weft_comm *comm, const wefti_live_config *live,
     if (!live && find_description(comm, comm->rank, &known_bytes)) {
         status = unpack_hosts(comm, cluster.topo);
     } else {
-        status = ask_hosts(comm, live, sizes, cluster.topo);
+        status = ask_hosts(comm, live, asked, cluster.topo);
     }
     if (status == WEFT_OK) {
         status = limit_ports(comm, &cluster);
     }
 err_cluster:
-    free(sizes);
     if (status != WEFT_OK) {
         wefti_cluster_close(&cluster);
     } else if (cluster.host_count == 1) {
@@ -236,6 +184,7 @@ err_cluster:
                  "live, %d hosts of %d ranks", cluster.host_count,
                  comm->nranks);
     }
+    wefti_hosts_destroy(asked);
     *cluster_out = cluster;
     return status;
 }

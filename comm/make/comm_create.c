@@ -236,6 +236,15 @@ static weft_status meet(building *own, const wefti_tuning *tuning)
     return WEFT_OK;
 }
 
+/* A fault on the way is the communicator's: its next operation says so. */
+static weft_status trade_hosts(weft_comm *world)
+{
+    wefti_hosts *hosts = world->engine->hosts;
+    weft_status status =
+        hosts ? wefti_hosts_trade(world, WEFTI_PURPOSE_CREATE, hosts) : WEFT_OK;
+    return status == WEFT_ERR_NO_MEMORY ? status : WEFT_OK;
+}
+
 /*
  * The ranks' first operations. A rank that is lost in them has been seen in
  * some by one peer and not by another, and no further round could mend that. So
@@ -264,7 +273,7 @@ static weft_status begin_together(weft_comm *comm)
         }
     }
     if (status == WEFT_OK) {
-        status = wefti_hosts_trade(comm);
+        status = trade_hosts(comm);
     }
     if (status == WEFT_OK) {
         status = wefti_net_measure(comm);

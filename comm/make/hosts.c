@@ -37,43 +37,52 @@ static int describe(const wefti_port_table *net, wefti_host_text *own,
                 why, why_bytes);
 }
 
-static void close_hosts(wefti_hosts *hosts)
+void wefti_hosts_destroy(wefti_hosts *hosts)
 {
-    for (int rank = 0; rank < hosts->nranks && hosts->list; rank++) {
+    for (int rank = 0; hosts && hosts->list && rank < hosts->nranks; rank++) {
         free(hosts->list[rank].bytes);
     }
-    free(hosts->own.bytes);
-    free(hosts->headings);
-    free(hosts->same_as);
-    free(hosts->list);
-    free(hosts);
+    if (hosts) {
+        free(hosts->own.bytes);
+        free(hosts->headings);
+        free(hosts->same_as);
+        free(hosts->list);
+        free(hosts);
+    }
+}
+
+weft_status wefti_hosts_create(int nranks, wefti_hosts **hosts_out)
+{
+    const size_t ranks = (size_t)nranks;
+    wefti_hosts *hosts = calloc(1, sizeof(*hosts));
+    *hosts_out = hosts;
+    if (hosts) {
+        hosts->nranks = nranks;
+        hosts->headings = calloc(ranks, sizeof(*hosts->headings));
+        hosts->same_as = calloc(ranks, sizeof(*hosts->same_as));
+        hosts->list = calloc(ranks, sizeof(*hosts->list));
+    }
+    return hosts && hosts->headings && hosts->same_as && hosts->list
+               ? WEFT_OK
+               : wefti_error(WEFT_ERR_NO_MEMORY,
+                             "no memory for the hosts of %zu ranks", ranks);
 }
 
 weft_status wefti_hosts_read(wefti_engine *engine,
                              const wefti_membership *members)
 {
-    size_t ranks = (size_t)members->nranks;
-    wefti_hosts *hosts = calloc(1, sizeof(*hosts));
-    engine->hosts = hosts;
-    engine->hosts_close = close_hosts;
-    if (hosts) {
-        hosts->nranks = members->nranks;
-        hosts->headings = calloc(ranks, sizeof(*hosts->headings));
-        hosts->same_as = calloc(ranks, sizeof(*hosts->same_as));
-        hosts->list = calloc(ranks, sizeof(*hosts->list));
-    }
-    if (!hosts || !hosts->headings || !hosts->same_as || !hosts->list) {
-        return wefti_error(WEFT_ERR_NO_MEMORY,
-                           "no memory for the hosts of %zu ranks", ranks);
-    }
+    weft_status status = wefti_hosts_create(members->nranks, &engine->hosts);
+    engine->hosts_close = wefti_hosts_destroy;
     char why[512] = "";
-    if (members->members[members->rank].domain == members->rank &&
-        describe(engine->net->library, &hosts->own, why, sizeof(why)) != 0) {
-        hosts->unreadable = true;
+    if (status == WEFT_OK &&
+        members->members[members->rank].domain == members->rank &&
+        describe(engine->net->library, &engine->hosts->own, why, sizeof(why)) !=
+            0) {
+        engine->hosts->unreadable = true;
         wefti_log(WEFTI_LOG_WARN, members->rank,
                   "this host cannot be described to the others: %s", why);
     }
-    return WEFT_OK;
+    return status;
 }
 
 const unsigned char *wefti_hosts_find(const wefti_engine *engine, int leader,

@@ -41,6 +41,12 @@ struct wefti_hosts {
     wefti_host_text *list; /* [nranks] */
 };
 
+/* wefti_hosts_create - before any has said something. Returns OK |
+ * ERR_NO_MEMORY; destroy is due after both, and takes NULL. */
+WEFT_NODISCARD weft_status wefti_hosts_create(int nranks,
+                                              wefti_hosts **hosts_out);
+void wefti_hosts_destroy(wefti_hosts *hosts);
+
 /*
  * wefti_hosts_read - before the meeting's verdict: the lowest rank of a domain
  * describes its host. What it cannot read it logs; the job goes on without.

@@ -34,12 +34,12 @@ static wefti_host_heading head_own(const wefti_hosts *hosts)
 /* Who speaks for whom; false where a host is missing. */
 static bool compare(wefti_hosts *hosts)
 {
+    if (wefti_hosts_find_unreadable(hosts) >= 0) {
+        return false;
+    }
     for (int rank = 0; rank < hosts->nranks; rank++) {
         const wefti_host_heading *own = &hosts->headings[rank];
         int first = 0;
-        if (own->bytes > DESCRIPTION_BYTES_MOST) {
-            return false;
-        }
         while (memcmp(&hosts->headings[first], own, sizeof(*own)) != 0) {
             first++;
         }
@@ -49,11 +49,12 @@ static bool compare(wefti_hosts *hosts)
 }
 
 /* One description from the rank that has it to all. */
-static weft_status pass_on(weft_comm *world, wefti_hosts *hosts, int from)
+static weft_status pass_on(weft_comm *comm, wefti_purpose purpose,
+                           wefti_hosts *hosts, int from)
 {
     wefti_host_text *one = &hosts->list[from];
     one->byte_count = (size_t)hosts->headings[from].bytes;
-    if (from == world->rank) {
+    if (from == comm->rank) {
         one->bytes = hosts->own.bytes;
         hosts->own.bytes = NULL;
     } else {
@@ -71,27 +72,34 @@ static weft_status pass_on(weft_comm *world, wefti_hosts *hosts, int from)
                         .count = one->byte_count,
                         .dtype = WEFT_DTYPE_U8,
                         .root = from};
-    return wefti_post_for(WEFTI_PURPOSE_CREATE, &op, world);
+    return wefti_post_for(purpose, &op, comm);
 }
 
-weft_status wefti_hosts_trade(weft_comm *world)
+weft_status wefti_hosts_trade(weft_comm *comm, wefti_purpose purpose,
+                              wefti_hosts *hosts)
 {
-    wefti_hosts *hosts = world->engine->hosts;
-    if (!hosts) {
-        return WEFT_OK;
-    }
     wefti_host_heading own = head_own(hosts);
-    weft_status status = wefti_post_exchange(
-        WEFTI_PURPOSE_CREATE, &own, hosts->headings, sizeof(own), world);
+    weft_status status =
+        wefti_post_exchange(purpose, &own, hosts->headings, sizeof(own), comm);
     bool whole = status == WEFT_OK && compare(hosts);
     for (int rank = 0; rank < hosts->nranks && whole; rank++) {
         if (hosts->same_as[rank] == rank) {
-            status = pass_on(world, hosts, rank);
+            status = pass_on(comm, purpose, hosts, rank);
             whole = status == WEFT_OK;
         }
     }
     free(hosts->own.bytes);
     hosts->own.bytes = NULL;
     hosts->complete = whole;
-    return status == WEFT_ERR_NO_MEMORY ? status : WEFT_OK;
+    return status;
+}
+
+int wefti_hosts_find_unreadable(const wefti_hosts *hosts)
+{
+    int rank = 0;
+    while (rank < hosts->nranks &&
+           hosts->headings[rank].bytes <= DESCRIPTION_BYTES_MOST) {
+        rank++;
+    }
+    return rank < hosts->nranks ? rank : -1;
 }

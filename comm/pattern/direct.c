@@ -25,16 +25,9 @@
 
 #include "base/check.h"
 #include "comm/pattern/cost.h"
+#include "comm/pattern/parts.h"
 
 enum { STAGED_DEPTH = 4 }; /* messages under way of one stream of chunks */
-
-static size_t chunks_of(const wefti_problem *problem, size_t elems)
-{
-    if (elems <= problem->chunk_elems) {
-        return elems != 0; /* often so, and divisions are slow */
-    }
-    return (elems - 1) / problem->chunk_elems + 1;
-}
 
 /* rank's part of the buffer that has all parts. Never grows with the rank. */
 static size_t part_of(const wefti_problem *problem, int rank, size_t *begin_out)
@@ -49,7 +42,7 @@ static size_t part_of(const wefti_problem *problem, int rank, size_t *begin_out)
 static size_t part_chunks(const wefti_problem *problem, int rank)
 {
     size_t begin;
-    return chunks_of(problem, part_of(problem, rank, &begin));
+    return wefti_part_chunks(problem, part_of(problem, rank, &begin));
 }
 
 /* One message of a part: chunk of rank's part. */
@@ -118,25 +111,24 @@ static size_t count_pieces(const wefti_problem *problem)
 static size_t locate(const wefti_problem *problem, const piece *at,
                      size_t *begin_out)
 {
-    size_t part_elems = part_of(problem, at->rank, begin_out);
-    size_t offset = at->chunk * problem->chunk_elems;
-    size_t left = part_elems - offset;
-    *begin_out += offset;
-    return left < problem->chunk_elems ? left : problem->chunk_elems;
+    wefti_part part;
+    part.elems = part_of(problem, at->rank, &part.begin);
+    const wefti_part chunk = wefti_part_chunk(problem, part, at->chunk);
+    *begin_out = chunk.begin;
+    return chunk.elems;
 }
 
 /* Chunk `index` of count elements that start at 0. */
 static wefti_step whole_chunk(const wefti_problem *problem, size_t index)
 {
-    size_t offset = index * problem->chunk_elems;
-    size_t left = problem->count - offset;
-    return (wefti_step){
-        .src = WEFTI_BUFFER_SEND,
-        .dst = WEFTI_BUFFER_RECV,
-        .peer = WEFTI_ALL_PEERS,
-        .src_elem = offset,
-        .dst_elem = offset,
-        .elems = left < problem->chunk_elems ? left : problem->chunk_elems};
+    const wefti_part chunk =
+        wefti_part_chunk(problem, (wefti_part){0, problem->count}, index);
+    return (wefti_step){.src = WEFTI_BUFFER_SEND,
+                        .dst = WEFTI_BUFFER_RECV,
+                        .peer = WEFTI_ALL_PEERS,
+                        .src_elem = chunk.begin,
+                        .dst_elem = chunk.begin,
+                        .elems = chunk.elems};
 }
 
 static wefti_step other_piece(const wefti_problem *problem, size_t index,
@@ -204,7 +196,7 @@ static size_t step_count(const wefti_problem *problem, int list)
 {
     bool alone = problem->nranks == 1;
     bool is_root = problem->rank == problem->root;
-    size_t chunks = chunks_of(problem, problem->count);
+    size_t chunks = wefti_part_chunks(problem, problem->count);
 
     if (list > 2) {
         return 0;
@@ -318,7 +310,7 @@ static void step_at(const wefti_problem *problem, int list, size_t index,
 static int slots(const wefti_problem *problem, int channel)
 {
     bool is_root = problem->rank == problem->root;
-    size_t chunks = chunks_of(problem, problem->count);
+    size_t chunks = wefti_part_chunks(problem, problem->count);
     size_t round = (size_t)problem->nranks - 1;
 
     if (round == 0 || channel > 1) {

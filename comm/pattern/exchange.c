@@ -20,15 +20,9 @@
 
 #include "base/check.h"
 #include "comm/pattern/cost.h"
+#include "comm/pattern/parts.h"
 
 enum { STAGED_DEPTH = 4 };
-
-static size_t chunks_of(const wefti_problem *problem)
-{
-    WEFTI_ASSERT(problem->chunk_elems > 0);
-    return problem->count / problem->chunk_elems +
-           (problem->count % problem->chunk_elems != 0);
-}
 
 static bool supports(const wefti_problem *problem)
 {
@@ -38,7 +32,7 @@ static bool supports(const wefti_problem *problem)
 
 static size_t step_count(const wefti_problem *problem, int list)
 {
-    return list == 0 ? 2 * chunks_of(problem) : 0;
+    return list == 0 ? 2 * wefti_part_chunks(problem, problem->count) : 0;
 }
 
 static void step_at(const wefti_problem *problem, int list, size_t index,
@@ -46,26 +40,28 @@ static void step_at(const wefti_problem *problem, int list, size_t index,
 {
     WEFTI_ASSERT(list == 0 && index < step_count(problem, list));
     (void)list;
-    size_t chunks = chunks_of(problem);
+    size_t chunks = wefti_part_chunks(problem, problem->count);
     bool last = index == 2 * chunks - 1;
     bool send = !last && (index == 0 || index % 2 == 1);
-    size_t chunk = last ? chunks - 1 : send ? (index + 1) / 2 : index / 2 - 1;
-    size_t begin = chunk * problem->chunk_elems;
-    size_t left = problem->count - begin;
+    wefti_part chunk =
+        wefti_part_chunk(problem, (wefti_part){0, problem->count},
+                         last   ? chunks - 1
+                         : send ? (index + 1) / 2
+                                : index / 2 - 1);
     *step_out = (wefti_step){
         .kind = send ? WEFTI_STEP_SEND : WEFTI_STEP_REDUCE,
         .src = WEFTI_BUFFER_SEND,
         .dst = send ? WEFTI_BUFFER_NONE : WEFTI_BUFFER_RECV,
         .peer = WEFTI_ALL_PEERS,
-        .src_elem = begin,
-        .dst_elem = begin,
-        .elems = left < problem->chunk_elems ? left : problem->chunk_elems,
+        .src_elem = chunk.begin,
+        .dst_elem = chunk.begin,
+        .elems = chunk.elems,
     };
 }
 
 static int slots(const wefti_problem *problem, int channel)
 {
-    size_t chunks = chunks_of(problem);
+    size_t chunks = wefti_part_chunks(problem, problem->count);
     return channel > 0 ? 0 : chunks < STAGED_DEPTH ? (int)chunks : STAGED_DEPTH;
 }
 

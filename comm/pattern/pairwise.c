@@ -52,43 +52,12 @@ static size_t step_count(const wefti_problem *problem, int list)
     return wefti_part_chunks(problem, own_elems);
 }
 
-static wefti_step copy_own(const wefti_problem *problem, size_t index)
-{
-    int rank = problem->rank;
-    wefti_part src =
-        wefti_part_chunk(problem, wefti_part_to(problem, rank), index);
-    wefti_part dst =
-        wefti_part_chunk(problem, wefti_part_from(problem, rank), index);
-    return (wefti_step){.kind = WEFTI_STEP_COPY,
-                        .src = WEFTI_BUFFER_SEND,
-                        .dst = WEFTI_BUFFER_RECV,
-                        .peer = rank,
-                        .owner = rank,
-                        .src_elem = src.begin,
-                        .dst_elem = dst.begin,
-                        .elems = src.elems};
-}
-
 static void step_at(const wefti_problem *problem, int list, size_t index,
                     wefti_step *step_out)
 {
-    if (list == LIST_OWN) {
-        *step_out = copy_own(problem, index);
-        return;
-    }
-    bool send = list == LIST_OUT;
-    wefti_part_side side = {problem, send, NULL};
-    wefti_piece_place at = wefti_side_at(&side, index);
-    *step_out = (wefti_step){
-        .kind = send ? WEFTI_STEP_SEND : WEFTI_STEP_RECV,
-        .src = send ? WEFTI_BUFFER_SEND : WEFTI_BUFFER_NONE,
-        .dst = send ? WEFTI_BUFFER_NONE : WEFTI_BUFFER_RECV,
-        .peer = at.peer,
-        .owner = at.peer,
-        .src_elem = send ? at.begin : 0,
-        .dst_elem = send ? 0 : at.begin,
-        .elems = at.elems,
-    };
+    wefti_part_side side = {problem, list == LIST_OUT, NULL};
+    *step_out = list == LIST_OWN ? wefti_part_own_step(problem, index)
+                                 : wefti_side_step(&side, index);
 }
 
 static int slots(const wefti_problem *problem, int channel)

@@ -178,3 +178,34 @@ wefti_piece_place wefti_side_at(const wefti_part_side *side, size_t index)
     return piece_of(side, peer_at(side, 1 + (int)(index % peers)),
                     index / peers);
 }
+
+wefti_step wefti_side_step(const wefti_part_side *side, size_t index)
+{
+    const bool send = side->outward;
+    const wefti_piece_place at = wefti_side_at(side, index);
+    return (wefti_step){.kind = send ? WEFTI_STEP_SEND : WEFTI_STEP_RECV,
+                        .src = send ? WEFTI_BUFFER_SEND : WEFTI_BUFFER_NONE,
+                        .dst = send ? WEFTI_BUFFER_NONE : WEFTI_BUFFER_RECV,
+                        .peer = at.peer,
+                        .owner = at.peer,
+                        .src_elem = send ? at.begin : 0,
+                        .dst_elem = send ? 0 : at.begin,
+                        .elems = at.elems};
+}
+
+wefti_step wefti_part_own_step(const wefti_problem *problem, size_t index)
+{
+    const int rank = problem->rank;
+    const wefti_part src =
+        wefti_part_chunk(problem, wefti_part_to(problem, rank), index);
+    const wefti_part dst =
+        wefti_part_chunk(problem, wefti_part_from(problem, rank), index);
+    return (wefti_step){.kind = WEFTI_STEP_COPY,
+                        .src = WEFTI_BUFFER_SEND,
+                        .dst = WEFTI_BUFFER_RECV,
+                        .peer = rank,
+                        .owner = rank,
+                        .src_elem = src.begin,
+                        .dst_elem = dst.begin,
+                        .elems = src.elems};
+}

@@ -51,6 +51,12 @@ size_t wefti_side_count(const wefti_part_side *side, int *peers_out);
 /* Piece index, of wefti_side_count. */
 wefti_piece_place wefti_side_at(const wefti_part_side *side, size_t index);
 
+/* The step that sends, or gets, piece index, on channel 0. */
+wefti_step wefti_side_step(const wefti_part_side *side, size_t index);
+
+/* The step that copies chunk index of what this rank has for itself. */
+wefti_step wefti_part_own_step(const wefti_problem *problem, size_t index);
+
 /* Chunk index of one part. */
 size_t wefti_part_chunks(const wefti_problem *problem, size_t elems);
 wefti_part wefti_part_chunk(const wefti_problem *problem, wefti_part part,

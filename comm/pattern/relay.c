@@ -274,34 +274,9 @@ static size_t count_own(const view *v)
 static wefti_step away_step(const view *v, bool outward, size_t index)
 {
     wefti_part_side side = away(v, outward);
-    wefti_piece_place at = wefti_side_at(&side, index);
-    return (wefti_step){.kind = outward ? WEFTI_STEP_SEND : WEFTI_STEP_RECV,
-                        .src = outward ? WEFTI_BUFFER_SEND : WEFTI_BUFFER_NONE,
-                        .dst = outward ? WEFTI_BUFFER_NONE : WEFTI_BUFFER_RECV,
-                        .peer = at.peer,
-                        .owner = at.peer,
-                        .channel = CHANNEL_AWAY,
-                        .src_elem = outward ? at.begin : 0,
-                        .dst_elem = outward ? 0 : at.begin,
-                        .elems = at.elems};
-}
-
-static wefti_step own_step(const view *v, size_t index)
-{
-    const wefti_problem *problem = v->problem;
-    int rank = problem->rank;
-    wefti_part src =
-        wefti_part_chunk(problem, wefti_part_to(problem, rank), index);
-    wefti_part dst =
-        wefti_part_chunk(problem, wefti_part_from(problem, rank), index);
-    return (wefti_step){.kind = WEFTI_STEP_COPY,
-                        .src = WEFTI_BUFFER_SEND,
-                        .dst = WEFTI_BUFFER_RECV,
-                        .peer = rank,
-                        .owner = rank,
-                        .src_elem = src.begin,
-                        .dst_elem = dst.begin,
-                        .elems = src.elems};
+    wefti_step step = wefti_side_step(&side, index);
+    step.channel = CHANNEL_AWAY;
+    return step;
 }
 
 /* ---- the pattern ------------------------------------------------------------
@@ -344,7 +319,7 @@ void wefti_relay_step_at(const wefti_problem *problem, int list, size_t index,
         break;
     default:
         *step_out = index < own
-                        ? own_step(&v, index)
+                        ? wefti_part_own_step(problem, index)
                         : away_step(&v, list == LIST_AWAY_OUT, index - own);
         break;
     }

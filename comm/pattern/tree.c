@@ -37,16 +37,11 @@
 
 #include "base/check.h"
 #include "comm/pattern/cost.h"
+#include "comm/pattern/parts.h"
 
 enum { LIST_UP, LIST_DOWN, LIST_OWN };
 enum { CHANNEL_UP, CHANNEL_DOWN };
 enum { STAGED_DEPTH = 4, STAGED_DEPTH_CHILD = 2 };
-
-static size_t chunks_of(const wefti_problem *problem)
-{
-    return problem->count / problem->chunk_elems +
-           (problem->count % problem->chunk_elems != 0);
-}
 
 /* A rank's place in a tree: node of nodes, whose ranks are members. */
 typedef struct spot {
@@ -211,7 +206,8 @@ static size_t steps_per_chunk(const wefti_problem *problem, int list)
 
 static size_t step_count(const wefti_problem *problem, int list)
 {
-    return chunks_of(problem) * steps_per_chunk(problem, list);
+    return wefti_part_chunks(problem, problem->count) *
+           steps_per_chunk(problem, list);
 }
 
 /* Step of the way up: the sum of this node's subtree to the rank that needs it.
@@ -288,15 +284,14 @@ static void step_at(const wefti_problem *problem, int list, size_t index,
 {
     size_t steps = steps_per_chunk(problem, list);
     WEFTI_ASSERT(steps > 0 && index < step_count(problem, list));
-    size_t offset = index / steps * problem->chunk_elems;
-    size_t left = problem->count - offset;
-    size_t place = index % steps;
+    const wefti_part chunk = wefti_part_chunk(
+        problem, (wefti_part){0, problem->count}, index / steps);
+    const size_t offset = chunk.begin, place = index % steps;
 
-    *step_out = (wefti_step){
-        .src = WEFTI_BUFFER_NONE,
-        .dst = WEFTI_BUFFER_NONE,
-        .peer = problem->rank,
-        .elems = left < problem->chunk_elems ? left : problem->chunk_elems};
+    *step_out = (wefti_step){.src = WEFTI_BUFFER_NONE,
+                             .dst = WEFTI_BUFFER_NONE,
+                             .peer = problem->rank,
+                             .elems = chunk.elems};
     standing own = standing_of(problem);
     if (list == LIST_OWN) {
         step_out->kind = WEFTI_STEP_COPY;
@@ -327,7 +322,7 @@ static int slots(const wefti_problem *problem, int channel)
 {
     standing own = standing_of(problem);
     size_t children = own.locals + own.hosts;
-    size_t chunks = chunks_of(problem);
+    size_t chunks = wefti_part_chunks(problem, problem->count);
     bool top = is_top(&own);
 
     if (channel == CHANNEL_UP) {

@@ -42,6 +42,7 @@
 #include "base/check.h"
 #include "comm/pattern/cost.h"
 #include "comm/pattern/host_view.h"
+#include "comm/pattern/parts.h"
 #include "comm/pattern/relay.h"
 #include "comm/pattern/shape.h"
 
@@ -70,12 +71,6 @@ static bundle bundle_of(const wefti_problem *problem, int host)
     b.elems = chunk / b.width;
     b.rounds = problem->count / b.elems + (problem->count % b.elems != 0);
     return b;
-}
-
-static size_t local_chunks(const wefti_problem *problem)
-{
-    return problem->count / problem->chunk_elems +
-           (problem->count % problem->chunk_elems != 0);
 }
 
 /* The rank that is `further` behind this one, going round on the host. */
@@ -278,7 +273,8 @@ static wefti_step local_out_step(const view *v, size_t index)
 
 static wefti_step local_in_step(const view *v, size_t index)
 {
-    size_t others = v->ranks - 1, own = local_chunks(v->problem);
+    size_t others = v->ranks - 1,
+           own = wefti_part_chunks(v->problem, v->problem->count);
     bool copies = index < own;
     size_t i = copies ? index : index - own;
     int from =
@@ -300,7 +296,7 @@ static size_t step_count(const wefti_problem *problem, int list)
     }
     view v = wefti_host_view_of(problem);
     bundle b = bundle_of(problem, v.host);
-    size_t chunks = local_chunks(problem);
+    size_t chunks = wefti_part_chunks(problem, problem->count);
     switch (list) {
     case LIST_IN:
         return (v.remotes - v.handled) * b.rounds;
@@ -358,8 +354,9 @@ static int slots(const wefti_problem *problem, int channel)
         return wefti_slots_at_most(v.handled * b.rounds * b.groups,
                                    2 * v.handled);
     case CHANNEL_LOCAL:
-        return wefti_slots_at_most((v.ranks - 1) * local_chunks(problem),
-                                   DEPTH_LOCAL);
+        return wefti_slots_at_most(
+            (v.ranks - 1) * wefti_part_chunks(problem, problem->count),
+            DEPTH_LOCAL);
     default:
         return 0;
     }

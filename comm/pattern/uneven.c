@@ -62,46 +62,27 @@ static size_t step_count(const wefti_problem *problem, int list)
 /* Own chunk: to all, to its own place, or the sum of all of its place. */
 static wefti_step own_step(const wefti_problem *problem, int list, size_t index)
 {
-    int rank = problem->rank;
-    wefti_part src =
-        wefti_part_chunk(problem, wefti_part_to(problem, rank), index);
-    wefti_part dst =
-        wefti_part_chunk(problem, wefti_part_from(problem, rank), index);
-    bool send = gathers(problem) && list == LIST_OUT;
-    bool copy = list == LIST_OWN;
-    return (wefti_step){.kind = send   ? WEFTI_STEP_SEND
-                                : copy ? WEFTI_STEP_COPY
-                                       : WEFTI_STEP_REDUCE,
-                        .src = WEFTI_BUFFER_SEND,
-                        .dst = send ? WEFTI_BUFFER_NONE : WEFTI_BUFFER_RECV,
-                        .peer = copy ? rank : WEFTI_ALL_PEERS,
-                        .owner = rank,
-                        .src_elem = src.begin,
-                        .dst_elem = send ? 0 : dst.begin,
-                        .elems = src.elems};
-}
-
-static wefti_step other_step(const wefti_problem *problem, size_t index)
-{
-    bool send = !gathers(problem);
-    wefti_part_side side = {problem, send, NULL};
-    wefti_piece_place at = wefti_side_at(&side, index);
-    return (wefti_step){.kind = send ? WEFTI_STEP_SEND : WEFTI_STEP_RECV,
-                        .src = send ? WEFTI_BUFFER_SEND : WEFTI_BUFFER_NONE,
-                        .dst = send ? WEFTI_BUFFER_NONE : WEFTI_BUFFER_RECV,
-                        .peer = at.peer,
-                        .owner = at.peer,
-                        .src_elem = send ? at.begin : 0,
-                        .dst_elem = send ? 0 : at.begin,
-                        .elems = at.elems};
+    wefti_step step = wefti_part_own_step(problem, index);
+    if (list == LIST_OWN) {
+        return step;
+    }
+    step.kind = WEFTI_STEP_REDUCE;
+    step.peer = WEFTI_ALL_PEERS;
+    if (gathers(problem)) {
+        step.kind = WEFTI_STEP_SEND;
+        step.dst = WEFTI_BUFFER_NONE;
+        step.dst_elem = 0;
+    }
+    return step;
 }
 
 static void step_at(const wefti_problem *problem, int list, size_t index,
                     wefti_step *step_out)
 {
     bool others = gathers(problem) ? list == LIST_IN : list == LIST_OUT;
+    wefti_part_side side = {problem, !gathers(problem), NULL};
     *step_out =
-        others ? other_step(problem, index) : own_step(problem, list, index);
+        others ? wefti_side_step(&side, index) : own_step(problem, list, index);
 }
 
 static int slots(const wefti_problem *problem, int channel)

@@ -9,7 +9,6 @@
 #include "base/log.h"
 #include "comm/oob/descriptor_limit.h"
 #include "comm/oob/listener.h"
-#include "comm/oob/message.h"
 #include "comm/oob/place.h"
 #include "comm/oob/source.h"
 

@@ -18,7 +18,6 @@
 
 #include <errno.h>
 #include <poll.h>
-#include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -207,8 +206,7 @@ static weft_status await_message(wefti_client *self, unsigned allowed)
     }
 }
 
-/* As await_message, for a member: notices are logged, a bad verdict is final.
- */
+/* The same for a member: notices are logged, a bad verdict is final. */
 static weft_status await_as_member(wefti_client *self,
                                    wefti_oob_message_kind kind)
 {

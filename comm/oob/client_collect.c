@@ -38,8 +38,7 @@ static weft_status refuse_welcome(const wefti_client *self)
                        self->request->rank, self->endpoint->name);
 }
 
-/* Whether a rank's leaders are itself, or earlier ranks that lead themselves.
- */
+/* Whether a rank's leaders are itself, or earlier ones that lead themselves. */
 static bool is_led(const wefti_member *members, int rank)
 {
     const int domain = members[rank].domain, host = members[rank].host;

@@ -59,14 +59,29 @@ static bool is_port(const char *text)
     return !text[digits] && port >= 1 && port <= 65535;
 }
 
+enum { PORT_AT = 1, ADDRESS_AT = 3, V4 = 4, V6 = 6 }; /* in a packed one */
+
+static void pack(const struct sockaddr_storage *address,
+                 unsigned char bytes_out[WEFTI_ADDRESS_BYTES])
+{
+    const bool v4 = address->ss_family == AF_INET;
+    const struct sockaddr_in *as_v4 = (const void *)address;
+    const struct sockaddr_in6 *as_v6 = (const void *)address;
+    memset(bytes_out, 0, WEFTI_ADDRESS_BYTES);
+    bytes_out[0] = v4 ? V4 : V6;
+    memcpy(bytes_out + PORT_AT, v4 ? &as_v4->sin_port : &as_v6->sin6_port, 2);
+    memcpy(bytes_out + ADDRESS_AT,
+           v4 ? (const void *)&as_v4->sin_addr
+              : (const void *)&as_v6->sin6_addr,
+           v4 ? 4 : 16);
+}
+
 static bool is_any_address(const struct sockaddr_storage *address)
 {
-    if (address->ss_family == AF_INET) {
-        const struct sockaddr_in *v4 = (const void *)address;
-        return v4->sin_addr.s_addr == htonl(INADDR_ANY);
-    }
-    const struct sockaddr_in6 *v6 = (const void *)address;
-    return IN6_IS_ADDR_UNSPECIFIED(&v6->sin6_addr);
+    static const unsigned char any[16];
+    unsigned char bytes[WEFTI_ADDRESS_BYTES];
+    pack(address, bytes);
+    return memcmp(bytes + ADDRESS_AT, any, sizeof(any)) == 0;
 }
 
 /* whose: the machine that the address is of. */
@@ -175,16 +190,7 @@ weft_status wefti_endpoint_host(const char *source, const char *host,
 void wefti_endpoint_pack(const wefti_endpoint *endpoint,
                          unsigned char bytes_out[WEFTI_ADDRESS_BYTES])
 {
-    const bool v4 = endpoint->address.ss_family == AF_INET;
-    const struct sockaddr_in *as_v4 = (const void *)&endpoint->address;
-    const struct sockaddr_in6 *as_v6 = (const void *)&endpoint->address;
-    memset(bytes_out, 0, WEFTI_ADDRESS_BYTES);
-    bytes_out[0] = v4 ? 4 : 6;
-    memcpy(bytes_out + 1, v4 ? &as_v4->sin_port : &as_v6->sin6_port, 2);
-    memcpy(bytes_out + 3,
-           v4 ? (const void *)&as_v4->sin_addr
-              : (const void *)&as_v6->sin6_addr,
-           v4 ? 4 : 16);
+    pack(&endpoint->address, bytes_out);
 }
 
 bool wefti_endpoint_unpack(const unsigned char bytes[WEFTI_ADDRESS_BYTES],
@@ -214,33 +220,21 @@ bool wefti_endpoint_unpack(const unsigned char bytes[WEFTI_ADDRESS_BYTES],
 
 bool wefti_endpoint_is_loopback(const wefti_endpoint *endpoint)
 {
-    if (endpoint->address.ss_family == AF_INET) {
-        const struct sockaddr_in *v4 = (const void *)&endpoint->address;
-        return (ntohl(v4->sin_addr.s_addr) >> 24) == IN_LOOPBACKNET;
-    }
-    const struct sockaddr_in6 *v6 = (const void *)&endpoint->address;
-    return IN6_IS_ADDR_LOOPBACK(&v6->sin6_addr);
+    static const unsigned char v6[16] = {[15] = 1};
+    unsigned char bytes[WEFTI_ADDRESS_BYTES];
+    pack(&endpoint->address, bytes);
+    return bytes[0] == V4 ? bytes[ADDRESS_AT] == IN_LOOPBACKNET
+                          : memcmp(bytes + ADDRESS_AT, v6, sizeof(v6)) == 0;
 }
 
 static bool same_address(const struct sockaddr_storage *a,
                          const struct sockaddr_storage *b)
 {
-    if (a->ss_family != b->ss_family) {
-        return false;
-    }
-    if (a->ss_family == AF_INET) {
-        struct sockaddr_in left, right;
-        memcpy(&left, a, sizeof(left));
-        memcpy(&right, b, sizeof(right));
-        return left.sin_port == right.sin_port &&
-               left.sin_addr.s_addr == right.sin_addr.s_addr;
-    }
-    struct sockaddr_in6 left, right;
-    memcpy(&left, a, sizeof(left));
-    memcpy(&right, b, sizeof(right));
-    return left.sin6_port == right.sin6_port &&
-           memcmp(&left.sin6_addr, &right.sin6_addr, sizeof(left.sin6_addr)) ==
-               0;
+    unsigned char left[WEFTI_ADDRESS_BYTES], right[WEFTI_ADDRESS_BYTES];
+    pack(a, left);
+    pack(b, right);
+    return a->ss_family == b->ss_family &&
+           memcmp(left, right, sizeof(left)) == 0;
 }
 
 static weft_status learn_port(wefti_endpoint *endpoint, int fd)

@@ -98,8 +98,7 @@ weft_status wefti_inner_levels_check(int nranks)
                              text, WEFTI_PLACE_LEVELS, WORD_LETTERS, nranks);
 }
 
-/* ---- NUMA nodes -----------------------------------------------------------
- */
+/* ---- NUMA nodes ---------------------------------------------------------- */
 
 /* "0-3,8,10-11" to a set; false where it is no such text. */
 static bool read_list(const char *text, cpu_set_t *set)
@@ -142,8 +141,7 @@ int wefti_numa_find(const char *sysfs, const cpu_set_t *cpus)
     return -1;
 }
 
-/* ---- labels ---------------------------------------------------------------
- */
+/* ---- labels -------------------------------------------------------------- */
 
 static void label_numa(char label_out[WEFTI_INNER_LABEL_BYTES])
 {

@@ -107,8 +107,7 @@ static const weft_status verdicts[] = {WEFT_OK,
                                        WEFT_ERR_ABORTED};
 enum { VERDICT_SYSTEM = 2 };
 
-/* ---- one walk a kind: writes the fields, or reads them and checks them ----
- */
+/* ---- one walk a kind: writes the fields, or reads them and checks them --- */
 
 static bool walk_hello(wefti_oob_cursor *cursor, wefti_oob_message_hello *hello)
 {

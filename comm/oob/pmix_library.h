@@ -21,8 +21,7 @@ typedef struct wefti_pmix_library {
     __typeof__(&PMIx_Error_string) error_string;
 } wefti_pmix_library;
 
-/* Returns     OK | ERR_UNSUPPORTED: it is not installed, or lacks a function.
- */
+/* Returns     OK | ERR_UNSUPPORTED: not installed, or it lacks a function. */
 WEFT_NODISCARD weft_status
 wefti_pmix_library_open(wefti_pmix_library *library_out);
 

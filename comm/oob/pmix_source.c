@@ -15,7 +15,6 @@
  *
  * Source: PMIx Standard 4.1, chapters 5 to 7.
  */
-#include "comm/oob/message.h"
 #include "comm/oob/pmix_library.h"
 #include "comm/oob/rendezvous.h"
 #include "comm/oob/source.h"

@@ -26,7 +26,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 static const char prefix[] = "file:";
@@ -81,37 +80,15 @@ static weft_status publish(const char *path, const char *text)
 static weft_status read_file(const char *path,
                              char text_out[WEFTI_INVITATION_BYTES])
 {
-    struct stat about;
-    text_out[0] = '\0';
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-    if (fd < 0) {
-        return errno == ENOENT
-                   ? WEFT_OK
-                   : wefti_error_system("WEFT_RENDEZVOUS: %s", path);
-    }
-    weft_status status = WEFT_OK;
-    ssize_t got = 0;
-    if (fstat(fd, &about) != 0) {
-        status = wefti_error_system("WEFT_RENDEZVOUS: %s", path);
-    } else if (!S_ISREG(about.st_mode) ||
-               (about.st_mode & (S_IRWXG | S_IRWXO)) ||
-               (about.st_uid != geteuid() && about.st_uid != 0)) {
-        status = wefti_error(WEFT_ERR_INVALID,
-                             "WEFT_RENDEZVOUS: %s has mode %04o and belongs to "
-                             "user %u: allowed is a file of user %u with mode "
-                             "0600",
-                             path, (unsigned)about.st_mode & 07777,
-                             (unsigned)about.st_uid, (unsigned)geteuid());
-    } else {
-        got = read(fd, text_out, WEFTI_INVITATION_BYTES - 1);
-        text_out[got > 0 ? got : 0] = '\0';
-    }
-    close(fd);
-    return status;
+    size_t bytes;
+    weft_status status =
+        wefti_private_file_read("WEFT_RENDEZVOUS", path, O_NOFOLLOW, text_out,
+                                WEFTI_INVITATION_BYTES - 1, &bytes);
+    text_out[status == WEFT_OK ? bytes : 0] = '\0';
+    return status == WEFT_ERR_SYSTEM && errno == ENOENT ? WEFT_OK : status;
 }
 
-/* Whether a process listens there; at a stale file's address mostly none does.
- */
+/* Whether a process listens there; at a stale file's address few do. */
 static bool is_answered(const wefti_endpoint *endpoint,
                         const wefti_secret *secret)
 {

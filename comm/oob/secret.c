@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/settings.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <sodium.h>
 #include <string.h>
@@ -41,52 +42,65 @@ static weft_status from_text(wefti_secret *secret_out, const char *source,
 }
 
 /* Only the owner may read it, and the owner is this process's user, or root. */
-static weft_status check_file(const char *path, int fd)
+static weft_status check_file(const char *setting, const char *path, int fd)
 {
     struct stat about;
     if (fstat(fd, &about) != 0) {
-        return wefti_error_system("WEFT_SECRET_FILE=%s", path);
+        return wefti_error_system("%s=%s", setting, path);
     }
     if (!S_ISREG(about.st_mode)) {
-        return wefti_error(WEFT_ERR_INVALID,
-                           "WEFT_SECRET_FILE=%s: not a regular file", path);
+        return wefti_error(WEFT_ERR_INVALID, "%s=%s: not a regular file",
+                           setting, path);
     }
     if (about.st_mode & (S_IRWXG | S_IRWXO)) {
         return wefti_error(WEFT_ERR_INVALID,
-                           "WEFT_SECRET_FILE=%s: mode %04o lets others in: "
+                           "%s=%s: mode %04o lets others in: "
                            "allowed is 0600 or 0400",
-                           path, (unsigned)about.st_mode & 07777);
+                           setting, path, (unsigned)about.st_mode & 07777);
     }
     if (about.st_uid != geteuid() && about.st_uid != 0) {
         return wefti_error(WEFT_ERR_INVALID,
-                           "WEFT_SECRET_FILE=%s: belongs to user %u: allowed "
+                           "%s=%s: belongs to user %u: allowed "
                            "is user %u, or root",
-                           path, (unsigned)about.st_uid, (unsigned)geteuid());
+                           setting, path, (unsigned)about.st_uid,
+                           (unsigned)geteuid());
     }
     return WEFT_OK;
+}
+
+weft_status wefti_private_file_read(const char *setting, const char *path,
+                                    int flags, char *text_out,
+                                    size_t room_bytes, size_t *bytes_out)
+{
+    *bytes_out = 0;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | flags);
+    if (fd < 0) {
+        return wefti_error_system("%s=%s", setting, path);
+    }
+    weft_status status = check_file(setting, path, fd);
+    while (status == WEFT_OK && *bytes_out < room_bytes) {
+        ssize_t got = read(fd, text_out + *bytes_out, room_bytes - *bytes_out);
+        if (got < 0) {
+            status = wefti_error_system("%s=%s", setting, path);
+        }
+        if (got <= 0) {
+            break;
+        }
+        *bytes_out += (size_t)got;
+    }
+    const int cause = errno;
+    close(fd);
+    errno = cause;
+    return status;
 }
 
 static weft_status from_file(wefti_secret *secret_out, const char *path)
 {
     char text[SECRET_MOST + 2];
     char source[300];
-    size_t have = 0;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-    if (fd < 0) {
-        return wefti_error_system("WEFT_SECRET_FILE=%s", path);
-    }
-    weft_status status = check_file(path, fd);
-    while (status == WEFT_OK && have < sizeof(text)) {
-        ssize_t got = read(fd, text + have, sizeof(text) - have);
-        if (got < 0) {
-            status = wefti_error_system("WEFT_SECRET_FILE=%s", path);
-        }
-        if (got <= 0) {
-            break;
-        }
-        have += (size_t)got;
-    }
-    close(fd);
+    size_t have;
+    weft_status status = wefti_private_file_read("WEFT_SECRET_FILE", path, 0,
+                                                 text, sizeof(text), &have);
     if (status == WEFT_OK) {
         while (have > 0 && (text[have - 1] == '\n' || text[have - 1] == '\r')) {
             have--;

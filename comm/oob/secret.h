@@ -22,6 +22,22 @@ void wefti_secret_init(wefti_secret *secret, const void *bytes,
 void wefti_secret_fini(wefti_secret *secret);
 
 /*
+ * wefti_private_file_read - what stands in a file that belongs to this
+ * process's user, or root, and that no other may read.
+ *
+ * setting   that names it
+ * flags     of open, further ones
+ *
+ * Returns     OK: *bytes_out of text_out, which has room for so many |
+ * ERR_INVALID (it is no such file) | ERR_SYSTEM: errno.
+ */
+WEFT_NODISCARD weft_status wefti_private_file_read(const char *setting,
+                                                   const char *path, int flags,
+                                                   char *text_out,
+                                                   size_t room_bytes,
+                                                   size_t *bytes_out);
+
+/*
  * wefti_secret_load - from WEFT_SECRET, else from the file that
  * WEFT_SECRET_FILE names; a line end after the secret is not part of it.
  *

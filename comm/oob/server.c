@@ -59,11 +59,6 @@ static nfds_t watch(wefti_server *server)
            wefti_oob_listener_watch(&state->listener, polled + members_end);
 }
 
-static void read_peer(void *context, wefti_oob_connection *peer)
-{
-    wefti_server_state_read_peer(context, peer);
-}
-
 /* count: of what was polled; ranks: how many members there were then. */
 static void serve_polled(wefti_server *server, nfds_t count, int ranks)
 {
@@ -94,7 +89,8 @@ static void serve_polled(wefti_server *server, nfds_t count, int ranks)
         }
     }
     wefti_oob_listener_serve(&state->listener, polled + members_end,
-                             count - members_end, read_peer, state);
+                             count - members_end, wefti_server_state_read_peer,
+                             state);
     if (polled[POLL_LAUNCHER].revents) {
         wefti_server_state_read_launcher(state);
     }

@@ -5,7 +5,6 @@
  */
 #include "comm/oob/server_state.h"
 
-#include "base/check.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
@@ -17,7 +16,6 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 enum { WARNINGS_MOST = 8, LINGER_MS = 1000 };
 
@@ -196,9 +194,9 @@ static void admit(wefti_server_state *state, wefti_oob_connection *peer,
 }
 
 /* Only the seal of a JOIN says whether a peer holds the secret. */
-void wefti_server_state_read_peer(wefti_server_state *state,
-                                  wefti_oob_connection *peer)
+void wefti_server_state_read_peer(void *context, wefti_oob_connection *peer)
 {
+    wefti_server_state *state = context;
     const wefti_oob_message refusal = {.kind = WEFTI_OOB_REFUSAL};
     wefti_oob_message message;
     switch (wefti_oob_connection_next(peer, WEFTI_KIND_BIT(WEFTI_OOB_JOIN),

@@ -66,9 +66,8 @@ WEFT_NODISCARD weft_status wefti_server_state_init(
 void wefti_server_state_fini(
     wefti_server_state *state); /* closes and wipes all */
 
-/* Read and judge what has come from one of them. */
-void wefti_server_state_read_peer(wefti_server_state *state,
-                                  wefti_oob_connection *peer);
+/* Read and judge what has come from one of them; state: for the listener. */
+void wefti_server_state_read_peer(void *state, wefti_oob_connection *peer);
 void wefti_server_state_read_member(wefti_server_state *state, int rank);
 
 /* A rank that has ended and has not joined fails the bootstrap. */

@@ -211,7 +211,7 @@ static void test_file_refuses_what_is_not_safe_or_not_there(void **state)
     assert_text("rank 0 has not written it");
     write_file("weft 127.0.0.1:1 00", 0644);
     assert_int_equal(create(1), WEFT_ERR_INVALID);
-    assert_text("has mode 0644");
+    assert_text("mode 0644 lets others in");
     assert_int_equal(unlink(path), 0);
     setenv("WEFT_RENDEZVOUS", "file:/no/such/folder/meet", 1);
     assert_int_equal(create(0), WEFT_ERR_SYSTEM);

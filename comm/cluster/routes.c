@@ -59,8 +59,7 @@ typedef struct route {
     size_t chunk_bytes;
 } route;
 
-/* ---- which ranks ----------------------------------------------------------
- */
+/* ---- which ranks --------------------------------------------------------- */
 
 /* One a GPU, else one a CPU, else one a host. */
 static weft_status usual_count(const wefti_paths *paths, bool live,
@@ -165,8 +164,7 @@ static weft_status routing_init(const wefti_report *report, const char *ranks,
     return status == WEFT_OK ? find_levels(report->paths, r) : status;
 }
 
-/* ---- routes ---------------------------------------------------------------
- */
+/* ---- routes -------------------------------------------------------------- */
 
 /* Of f32, bytes counted as weft-perf does: the larger of the two buffers. */
 static weft_op op_of(weft_collective collective, size_t bytes, int nranks)
@@ -335,8 +333,7 @@ static size_t count_sizes(weft_collective collective)
     return collective == WEFT_COLLECTIVE_BARRIER ? 1 : WEFTI_COUNT_OF(sizes);
 }
 
-/* ---- JSON -----------------------------------------------------------------
- */
+/* ---- JSON ---------------------------------------------------------------- */
 
 static void write_levels(const routing *r, wefti_json *json)
 {
@@ -439,8 +436,7 @@ static void write_all(const routing *r, wefti_json *json)
     wefti_json_array_close(json);
 }
 
-/* ---- text -----------------------------------------------------------------
- */
+/* ---- text ---------------------------------------------------------------- */
 
 static void print_levels(const routing *r, FILE *file)
 {

@@ -425,8 +425,7 @@ weft_status wefti_select_refuse(const wefti_scope *scope, const weft_op *op,
         able);
 }
 
-/* ---- why ------------------------------------------------------------------
- */
+/* ---- why ----------------------------------------------------------------- */
 
 /* Where WEFT_ALGO leaves a choice at all. */
 static const char *why_allowed(wefti_algorithms allowed)

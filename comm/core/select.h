@@ -113,8 +113,7 @@ WEFT_NODISCARD weft_status wefti_select_refuse(const wefti_scope *scope,
 /* Why wefti_select chooses as it does, in one sentence; lives for ever. */
 const char *wefti_select_why(const wefti_scope *scope, const weft_op *op);
 
-/* Bytes that one rank contributes in an entry when the operation rides there.
- */
+/* Bytes of one rank in an entry when the operation rides there. */
 size_t wefti_oneshot_bytes(int nranks, const weft_op *op,
                            const wefti_role *role);
 

@@ -195,8 +195,7 @@ WEFT_NODISCARD weft_status wefti_fabric_open_outgoing(
  * "self". */
 const char *wefti_fabric_name(const wefti_fabric *fabric);
 
-/* When bytes handed over now will have crossed the emulated link; 0: no limit.
- */
+/* When bytes posted now will have crossed the emulated link; 0: no limit. */
 int64_t wefti_fabric_charge(wefti_fabric *fabric, size_t bytes);
 
 /* Whether its peer is of another domain. */

@@ -37,8 +37,7 @@ static bool votes(const wefti_ballot *ballot, int domain)
     return false;
 }
 
-/* Whether cell is no more open; gives a domain up that has ended, or is late.
- */
+/* Whether cell is no more open; gives up a domain that has ended or is late. */
 static bool has_come(const wefti_ballot *ballot, wefti_ballot_cell *cell,
                      int domain, int64_t until_ns)
 {

@@ -15,7 +15,6 @@
 #include "comm/core/reserve.h"
 #include "comm/engine/copies.h"
 #include "comm/engine/engine.h"
-#include "comm/engine/op.h"
 #include "comm/engine/ticket.h"
 #include "comm/make/inner_levels.h"
 #include "comm/make/key_count.h"
@@ -148,24 +147,15 @@ static weft_status build_ops(weft_comm *comm)
     return WEFT_OK;
 }
 
-static void attach_watchers(wefti_op *op, wefti_engine *engine)
-{
-    const wefti_gate_watcher watcher = {.woken = wefti_engine_woken,
-                                        .context = engine};
-    op->watcher = op->writable_watcher = watcher;
-}
-
 static weft_status build_gates(weft_comm *comm)
 {
+    const wefti_gate_watcher watcher = {.woken = wefti_engine_woken,
+                                        .context = comm->engine};
     for (int op_slot = 0; op_slot < WEFTI_OP_SLOTS; op_slot++) {
-        attach_watchers(&comm->ops[op_slot], comm->engine);
+        wefti_op *op = &comm->ops[op_slot];
+        op->watcher = op->writable_watcher = watcher;
     }
     return wefti_copies_create(comm);
-}
-
-static void tear_gates(weft_comm *comm)
-{
-    wefti_copies_destroy(comm);
 }
 
 /* Where each member is woken: its world's bell; in a mirror, which goes with
@@ -267,7 +257,7 @@ static weft_status build_memory(weft_comm *comm, const wefti_comm_parts *parts)
 static void tear(weft_comm *comm)
 {
     wefti_twin_end(comm->twin);
-    tear_gates(comm);
+    wefti_copies_destroy(comm);
     wefti_tickets_fini(comm);
     wefti_p2p_queues_fini(comm);
     wefti_remains_free(comm->remains);
@@ -295,6 +285,10 @@ static void tear(weft_comm *comm)
 /* In the order in which they have their turns. */
 static const wefti_request_kind *const kinds[] = {
     &wefti_collective_kind, &wefti_batch_kind, &wefti_mem_op_kind, NULL};
+
+/* What is made once memory and levels are there. */
+static weft_status (*const builders[])(weft_comm *comm) = {
+    build_ops, wefti_p2p_queues_init, build_gates};
 
 weft_status wefti_comm_build(const wefti_comm_parts *parts,
                              weft_comm **comm_out)
@@ -356,14 +350,8 @@ weft_status wefti_comm_build(const wefti_comm_parts *parts,
     if (status == WEFT_OK) {
         find_bells(comm, parts);
     }
-    if (status == WEFT_OK) {
-        status = build_ops(comm);
-    }
-    if (status == WEFT_OK) {
-        status = wefti_p2p_queues_init(comm);
-    }
-    if (status == WEFT_OK) {
-        status = build_gates(comm);
+    for (size_t i = 0; i < WEFTI_COUNT_OF(builders) && status == WEFT_OK; i++) {
+        status = builders[i](comm);
     }
     if (status == WEFT_OK) {
         atomic_store(

@@ -202,8 +202,7 @@ weft_status weft_comm_get_health(weft_comm *comm, weft_comm_format format,
     return status;
 }
 
-/* ---- memory ---------------------------------------------------------------
- */
+/* ---- memory -------------------------------------------------------------- */
 
 /* Bytes of a mapping that are really there. */
 static uint64_t count_resident(const void *base, size_t bytes)

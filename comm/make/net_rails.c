@@ -5,14 +5,12 @@
 #include "comm/make/net_rails.h"
 
 #include "base/clock.h"
-#include "base/error.h"
 #include "base/log.h"
 #include "comm/engine/engine.h"
 #include "comm/net/net.h"
 #include "comm/post/post.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum {
@@ -20,8 +18,7 @@ enum {
     SLOWEST = 16     /* times slower than the fastest: not worth it */
 };
 
-/* ---- the choice ------------------------------------------------------------
- */
+/* ---- the choice ---------------------------------------------------------- */
 
 static int find_fastest(const wefti_rail_figures *figures)
 {
@@ -81,8 +78,7 @@ bool wefti_net_rails_choose(const wefti_rail_figures *figures,
     return all;
 }
 
-/* ---- what ranks have in common ---------------------------------------------
- */
+/* ---- what ranks have in common ------------------------------------------- */
 
 /* What one rank says of its rails: their numbers. */
 typedef struct offer {
@@ -197,8 +193,7 @@ static weft_status find_common(common *self)
     return status;
 }
 
-/* ---- the port --------------------------------------------------------------
- */
+/* ---- the port ------------------------------------------------------------ */
 
 static void use(const common *self, const wefti_port_rails *rails)
 {
@@ -298,8 +293,7 @@ static weft_status find_reached(common *self, const wefti_net_try *ask)
     return status;
 }
 
-/* ---- measuring -------------------------------------------------------------
- */
+/* ---- measuring ----------------------------------------------------------- */
 
 /* For weft-info, and the log. */
 static void note(const common *self, const wefti_port_rails *rails)

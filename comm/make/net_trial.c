@@ -37,26 +37,28 @@ uint64_t wefti_net_trial_word(int from, size_t at)
     return number * UINT64_C(0x9e3779b97f4a7c15);
 }
 
-static weft_status send_bytes(const end *own, const void *bytes, size_t count)
+/* A message to the peer, or from it. */
+static weft_status move(const end *own, weft_collective collective,
+                        const void *send, void *recv, size_t count)
 {
     const weft_op op = {.size_bytes = sizeof(op),
-                        .collective = WEFT_COLLECTIVE_SEND,
-                        .send = bytes,
+                        .collective = collective,
+                        .send = send,
+                        .recv = recv,
                         .count = count,
                         .dtype = WEFT_DTYPE_U8,
                         .root = own->peer};
     return wefti_post_for(WEFTI_PURPOSE_CREATE, &op, own->comm);
 }
 
+static weft_status send_bytes(const end *own, const void *bytes, size_t count)
+{
+    return move(own, WEFT_COLLECTIVE_SEND, bytes, NULL, count);
+}
+
 static weft_status receive_bytes(const end *own, void *bytes, size_t count)
 {
-    const weft_op op = {.size_bytes = sizeof(op),
-                        .collective = WEFT_COLLECTIVE_RECV,
-                        .recv = bytes,
-                        .count = count,
-                        .dtype = WEFT_DTYPE_U8,
-                        .root = own->peer};
-    return wefti_post_for(WEFTI_PURPOSE_CREATE, &op, own->comm);
+    return move(own, WEFT_COLLECTIVE_RECV, NULL, bytes, count);
 }
 
 static weft_status ask(const end *own, request_kind kind, size_t bytes)
@@ -108,8 +110,7 @@ static void check_pattern(const end *own, size_t count)
     memset(own->words, POISON, count);
 }
 
-/* ---- the leader -----------------------------------------------------------
- */
+/* ---- the leader ---------------------------------------------------------- */
 
 /* The least of some; 0: none yet. */
 static void keep_least(int64_t *least_ns, int64_t took_ns)
@@ -251,8 +252,7 @@ static weft_status lead(const end *own, const wefti_net_effort *effort)
     return status;
 }
 
-/* ---- the follower ---------------------------------------------------------
- */
+/* ---- the follower -------------------------------------------------------- */
 
 static weft_status take_burst(const end *own)
 {
@@ -328,39 +328,32 @@ static weft_status follow(const end *own)
     }
 }
 
-static weft_status begin(end *own)
+/* effort NULL: the follower's. */
+static weft_status try(weft_comm *comm, int peer,
+                       const wefti_net_effort *effort, wefti_net_trial *trial)
 {
-    own->words = malloc(WEFTI_TRIAL_MOST_BYTES);
-    if (!own->words) {
+    end own = {.comm = comm, .peer = peer, .trial = trial};
+    own.words = malloc(WEFTI_TRIAL_MOST_BYTES);
+    if (!own.words) {
         return wefti_error(WEFT_ERR_NO_MEMORY,
                            "no memory to try the network: %d bytes",
                            WEFTI_TRIAL_MOST_BYTES);
     }
-    memset(own->words, POISON, WEFTI_TRIAL_MOST_BYTES);
-    return WEFT_OK;
+    memset(own.words, POISON, WEFTI_TRIAL_MOST_BYTES);
+    weft_status status = effort ? lead(&own, effort) : follow(&own);
+    free(own.words);
+    return status;
 }
 
 weft_status wefti_net_trial_lead(weft_comm *comm, int peer,
                                  const wefti_net_effort *effort,
                                  wefti_net_trial *trial)
 {
-    end own = {.comm = comm, .peer = peer, .trial = trial};
-    weft_status status = begin(&own);
-    if (status == WEFT_OK) {
-        status = lead(&own, effort);
-    }
-    free(own.words);
-    return status;
+    return try(comm, peer, effort, trial);
 }
 
 weft_status wefti_net_trial_follow(weft_comm *comm, int peer,
                                    wefti_net_trial *trial)
 {
-    end own = {.comm = comm, .peer = peer, .trial = trial};
-    weft_status status = begin(&own);
-    if (status == WEFT_OK) {
-        status = follow(&own);
-    }
-    free(own.words);
-    return status;
+    return try(comm, peer, NULL, trial);
 }

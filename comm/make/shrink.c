@@ -388,8 +388,7 @@ static bool may_conclude(const void *context)
     return atomic_load(&round_of(own)->outcome) || look_at_builders(own);
 }
 
-/* Of two outcomes the worse one; a domain that has ended needs another round.
- */
+/* The worse of two outcomes; a domain that has ended needs another round. */
 static void worsen(wefti_vote *ours, const wefti_vote *theirs)
 {
     if (!theirs && ours->number < WEFTI_SHRINK_AGAIN) {

@@ -8,7 +8,6 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "comm/engine/engine.h"
 #include "comm/watch/peer_life.h"
 #include "device/cuda.h"
 #include "device/holds.h"
@@ -65,22 +64,15 @@ static bool have_ended(wefti_streams *streams)
     return ended;
 }
 
-static bool have_read(wefti_streams *streams)
-{
-    return have_all(streams, has_read);
-}
-
-static bool have_closed(wefti_streams *streams)
-{
-    return have_all(streams, has_closed);
-}
-
+/* Until all peers have, or, has NULL, this rank's streams have ended. */
 static bool await(wefti_streams *streams,
-                  bool (*is_there)(wefti_streams *streams), int64_t until_ns)
+                  bool (*has)(const wefti_streams *streams, int peer),
+                  int64_t until_ns)
 {
     const struct timespec pause = {0, 50000};
     bool there;
-    while (!(there = is_there(streams)) && wefti_clock_ns() < until_ns) {
+    while (!(there = has ? have_all(streams, has) : have_ended(streams)) &&
+           wefti_clock_ns() < until_ns) {
         wefti_device_tend(streams->comm->device);
         nanosleep(&pause, NULL);
     }
@@ -123,7 +115,7 @@ void wefti_streams_end(wefti_streams *streams)
     }
     weft_comm *comm = streams->comm;
     const int64_t until_ns = wefti_clock_ns() + end_ns;
-    if (!await(streams, have_ended, until_ns)) {
+    if (!await(streams, NULL, until_ns)) {
         wefti_log(WEFTI_LOG_ERROR, comm->rank,
                   "\"%s\": a stream has not come past its operations within "
                   "%lld ms: what it uses is lost",
@@ -134,10 +126,10 @@ void wefti_streams_end(wefti_streams *streams)
         return;
     }
     /* After a fault nothing is right that peers still read. */
-    bool over = streams->stopping || await(streams, have_read, until_ns);
+    bool over = streams->stopping || await(streams, has_read, until_ns);
     drop_marks(streams);
     close_imports(streams);
-    over = await(streams, have_closed, until_ns) && over;
+    over = await(streams, has_closed, until_ns) && over;
     weft_stream_destroy(streams->stream);
     weft_gate_destroy(streams->ended);
     if (streams->has_graphs) {

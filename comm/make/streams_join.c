@@ -14,7 +14,6 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "comm/engine/engine.h"
 #include "comm/make/patience.h"
 #include "comm/make/route_join.h"
 #include "comm/make/streams_end.h"
@@ -137,8 +136,7 @@ static weft_status meet(wefti_streams *streams)
     return status;
 }
 
-/* ---- the first use --------------------------------------------------------
- */
+/* ---- the first use ------------------------------------------------------- */
 
 static weft_status run(wefti_streams *streams, const weft_op *op, int32_t *got,
                        size_t got_elems, weft_event *event)

@@ -14,17 +14,13 @@
  */
 #include "comm/make/twin_join.h"
 
-#include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "comm/control/fault.h"
-#include "comm/engine/engine.h"
 #include "comm/make/patience.h"
 #include "comm/make/route_join.h"
 #include "comm/nccl/twin.h"
 #include "comm/post/consensus.h"
 #include "comm/post/post.h"
-#include "comm/watch/peer_life.h"
 #include "device/cuda.h"
 
 #include <assert.h>
@@ -45,8 +41,7 @@ static_assert(sizeof(offer) <= sizeof(wefti_verdict) &&
                   sizeof(wefti_nccl_id) <= sizeof(wefti_verdict),
               "comm->table has room for one of each rank");
 
-/* ---- agreement ------------------------------------------------------------
- */
+/* ---- agreement ----------------------------------------------------------- */
 
 static weft_status find_gpu(const weft_comm *comm, wefti_cuda_info *info_out)
 {
@@ -132,8 +127,7 @@ static bool all_add_small_floats(const offer *offers, int nranks)
     return all;
 }
 
-/* ---- making ---------------------------------------------------------------
- */
+/* ---- making -------------------------------------------------------------- */
 
 /* A call of NCCL, to its end; calls is held, the device entered. */
 static weft_status await_call(wefti_twin *twin, int result, const char *what)

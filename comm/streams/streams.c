@@ -123,8 +123,7 @@ bool wefti_streams_own(const wefti_streams *streams, const weft_gate *gate)
     return streams && peer < streams->comm->nranks;
 }
 
-/* ---- after a fault --------------------------------------------------------
- */
+/* ---- after a fault ------------------------------------------------------- */
 
 /* Whether a peer may still take what this rank's streams leave for good. */
 static bool is_engaged(const wefti_streams *streams, int peer)

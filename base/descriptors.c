@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * base/descriptors.c - what a program that was started with closed standard
- * descriptors would otherwise have there.
+ * descriptors would otherwise have there; the soft limit, read anew each time.
  */
 #include "base/descriptors.h"
 
 #include "base/error.h"
 
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 weft_status wefti_descriptors_reserve(void)
@@ -29,4 +30,18 @@ weft_status wefti_descriptors_reserve(void)
         }
     }
     return WEFT_OK;
+}
+
+weft_status wefti_descriptors_check(const char *what, int nranks,
+                                    unsigned long long needed)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= needed) {
+        return WEFT_OK;
+    }
+    return wefti_error(WEFT_ERR_SYSTEM,
+                       "the limit on open files (RLIMIT_NOFILE, ulimit -n) is "
+                       "%llu; %s of %d ranks needs %llu",
+                       (unsigned long long)limit.rlim_cur, what, nranks,
+                       needed);
 }

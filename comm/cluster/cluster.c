@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "comm/core/core.h"
-#include "comm/make/hosts_trade.h"
+#include "comm/make/hosts.h"
 #include "comm/net/net.h"
 #include "comm/net/transports.h"
 #include "topo/interfaces.h"

@@ -17,7 +17,6 @@
 #include "comm/make/cancel.h"
 #include "comm/make/comm.h"
 #include "comm/make/hosts.h"
-#include "comm/make/hosts_trade.h"
 #include "comm/make/net_measure.h"
 #include "comm/make/route_join.h"
 #include "comm/make/single_copy.h"

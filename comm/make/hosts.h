@@ -57,6 +57,20 @@ WEFT_NODISCARD weft_status wefti_hosts_read(wefti_engine *engine,
                                             const wefti_membership *members);
 
 /*
+ * wefti_hosts_trade - collective over comm, for whose ranks hosts is; then it
+ * is complete, unless one is unreadable.
+ *
+ * Returns     OK | ERR_NO_MEMORY: this rank cannot go on | the communicator's
+ *             fault.
+ */
+WEFT_NODISCARD weft_status wefti_hosts_trade(weft_comm *comm,
+                                             wefti_purpose purpose,
+                                             wefti_hosts *hosts);
+
+/* The first rank that could not read its host; -1: none. */
+int wefti_hosts_find_unreadable(const wefti_hosts *hosts);
+
+/*
  * wefti_hosts_find - the description of the host of a domain, by the domain's
  * lowest rank in the world; NULL: not all hosts have described themselves, the
  * same on all ranks.

@@ -5,9 +5,9 @@
  */
 #include "comm/oob/bootstrap.h"
 
+#include "base/descriptors.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "comm/oob/descriptor_limit.h"
 #include "comm/oob/listener.h"
 #include "comm/oob/place.h"
 #include "comm/oob/source.h"
@@ -50,7 +50,7 @@ static weft_status check_descriptors(int nranks)
     enum { EACH = 2, OTHERS = 16 + WEFTI_OOB_UNPROVEN_MOST };
     const unsigned long long needed =
         EACH * (unsigned long long)nranks + OTHERS;
-    return nranks > 1 ? wefti_descriptor_limit_check("a job", nranks, needed)
+    return nranks > 1 ? wefti_descriptors_check("a job", nranks, needed)
                       : WEFT_OK;
 }
 

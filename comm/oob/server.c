@@ -6,9 +6,9 @@
 #include "comm/oob/server.h"
 
 #include "base/clock.h"
+#include "base/descriptors.h"
 #include "base/error.h"
 #include "base/thread.h"
-#include "comm/oob/descriptor_limit.h"
 #include "comm/oob/server_state.h"
 
 #include <errno.h>
@@ -175,9 +175,9 @@ static void *serve(void *argument)
 /* poll refuses more places than there may be descriptors. */
 static weft_status check_places(int nranks)
 {
-    return wefti_descriptor_limit_check(
-        "serving a job", nranks,
-        POLL_MEMBERS + WEFTI_OOB_LISTENER_POLLED + (unsigned long long)nranks);
+    return wefti_descriptors_check("serving a job", nranks,
+                                   POLL_MEMBERS + WEFTI_OOB_LISTENER_POLLED +
+                                       (unsigned long long)nranks);
 }
 
 weft_status wefti_server_start(const wefti_server_config *config,

@@ -106,7 +106,7 @@ void wefti_fabric_fini(wefti_fabric *fabric)
 
 static weft_status open_outgoing(wefti_mapping **mapping_out)
 {
-    const size_t bytes = WEFTI_P2P_REMOTE_SLOTS * WEFTI_P2P_SLOT_BYTES;
+    const size_t bytes = WEFTI_P2P_REMOTE_SLOTS * WEFTI_P2P_REMOTE_BYTES;
     return wefti_mapping_open(-1, 0, bytes, mapping_out);
 }
 

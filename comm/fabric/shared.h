@@ -68,6 +68,8 @@ enum {
      * twice as many (comm/steps/offer.c). */
     WEFTI_P2P_REMOTE_SLOTS = WEFTI_DEPTH / 2,
     WEFTI_P2P_SLOT_BYTES = 64 << 10,
+    /* To another domain: each piece costs a header, and mostly a wake-up. */
+    WEFTI_P2P_REMOTE_BYTES = 128 << 10,
     /* What is staged for one peer, in areas: queue 0 and one-sided memory (its
      * second channel), and then the other queues. */
     WEFTI_P2P_AREAS = 1 + WEFT_P2P_QUEUES,

@@ -15,7 +15,8 @@
 /* Bytes that a rank can have sent to a peer and not seen released. */
 #define WEFTI_INBOUND_MOST_BYTES                                               \
     ((size_t)WEFTI_OP_SLOTS * WEFTI_STAGING_BYTES +                            \
-     (size_t)WEFTI_P2P_AREAS * WEFTI_P2P_REMOTE_SLOTS * WEFTI_P2P_SLOT_BYTES)
+     (size_t)WEFTI_P2P_AREAS * WEFTI_P2P_REMOTE_SLOTS *                        \
+         WEFTI_P2P_REMOTE_BYTES)
 
 typedef struct wefti_inbound wefti_inbound;
 

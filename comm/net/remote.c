@@ -378,7 +378,7 @@ static void *stage(wefti_fabric *fabric, wefti_fabric_path path, int staging,
     const wefti_mapping *outgoing = wefti_fabric_get_outgoing(
         fabric, path.peer, wefti_p2p_area(path.op_slot, path.channel));
     return (unsigned char *)wefti_mapping_get_base(outgoing) +
-           offset * WEFTI_P2P_SLOT_BYTES;
+           offset * WEFTI_P2P_REMOTE_BYTES;
 }
 
 static wefti_arrival *get_arrival(const wefti_fabric *fabric,

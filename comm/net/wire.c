@@ -62,7 +62,7 @@ static bool is_staged(path at, size_t data_bytes)
 {
     return wefti_op_slot_is_p2p(at.op_slot)
                ? wefti_p2p_has_channel(at.op_slot, at.channel) &&
-                     data_bytes <= WEFTI_P2P_SLOT_BYTES
+                     data_bytes <= WEFTI_P2P_REMOTE_BYTES
                : data_bytes <= WEFTI_STAGING_BYTES;
 }
 

@@ -28,7 +28,8 @@
 enum {
     MESSAGES_PER_PUSH = 64, /* so that no pair starves the others */
     LOOKS_AT_ONCE = 100,    /* some microseconds */
-    LOOKED_BYTES = 262144   /* that may pass meanwhile */
+    LOOKED_BYTES = 262144,  /* that may pass meanwhile */
+    GATED_PARTS = 16
 };
 
 static bool supports(const wefti_problem *problem)
@@ -378,6 +379,18 @@ static void submit(weft_comm *comm, wefti_request *request)
     }
 }
 
+/*
+ * How long its pieces are, as both ends know. To another domain, whose word
+ * costs more, those of a long message are longer; but what a gate holds back in
+ * GATED_PARTS still leaves part by part.
+ */
+static size_t piece_bytes(const weft_comm *comm, const weft_op *desc)
+{
+    const bool longer = wefti_fabric_is_remote(&comm->fabric, desc->root) &&
+                        bytes_of(desc) >= GATED_PARTS * WEFTI_P2P_REMOTE_BYTES;
+    return longer ? WEFTI_P2P_REMOTE_BYTES : WEFTI_P2P_SLOT_BYTES;
+}
+
 /* Makes the queue's operation carry out its first message. */
 static void load(weft_comm *comm, wefti_p2p_queue *queue)
 {
@@ -403,7 +416,7 @@ static void load(weft_comm *comm, wefti_p2p_queue *queue)
         return;
     }
     op->choice = (wefti_choice){.pattern = &message_pattern};
-    op->problem.chunk_elems = WEFTI_P2P_SLOT_BYTES / role.elem_bytes;
+    op->problem.chunk_elems = piece_bytes(comm, desc) / role.elem_bytes;
     op->slots[0] = (int)wefti_fabric_p2p_slots(&comm->fabric, desc->root);
     op->unstaged = wefti_unstaged_choose(comm, op);
     wefti_step_lists_start(op);

@@ -35,7 +35,7 @@ enum {
     PARTS = 16,
     PART_BYTES = 128 << 10, /* as a chunk is */
     BYTES = PARTS * PART_BYTES,
-    MESSAGES = BYTES / WEFTI_P2P_SLOT_BYTES,
+    MESSAGES = BYTES / WEFTI_P2P_REMOTE_BYTES,
     ASIDE = 4, /* that an operation has besides: its entry, its end */
     LIMIT_S = 60
 };

@@ -246,8 +246,8 @@ static void test_message_of_a_queue_needs_its_channel(void **state)
             wire.words[0] =
                 wefti_wire_pack_path(WEFTI_OP_SLOT_P2P + queue, channel, false);
             assert_int_equal(is_right(all, &wire), right);
-            assert_false(
-                wefti_wire_check(&wire, WEFTI_P2P_SLOT_BYTES + 1, &all->view));
+            assert_false(wefti_wire_check(&wire, WEFTI_P2P_REMOTE_BYTES + 1,
+                                          &all->view));
         }
     }
 }

@@ -218,6 +218,7 @@ static void collect_usage(weft_ledger *ledger, weft_step_report *report)
             const wefti_engine_usage before = one->before;
             one->before = wefti_engine_get_usage(one->engine);
             add_usage(report, one->before.net, before.net);
+            add_usage(report, one->before.signals, before.signals);
             if (!is_counted(ledger, i)) {
                 add_usage(report, one->before.driver, before.driver);
             }

@@ -240,6 +240,7 @@ typedef struct wefti_shown_wait {
  * drivers    whatever takes it to 0 arms the network's watcher; the watcher
  *            loads it under the lock: alone
  * callers    of these, those that wait inside a call; likewise
+ * signalled_ns  CPU time of threads in wefti_engine_signalled: alone
  */
 typedef struct wefti_engine {
     pthread_mutex_t lock;
@@ -254,11 +255,13 @@ typedef struct wefti_engine {
     _Atomic int pending; /* stream operations not yet done */
     _Atomic int drivers; /* with a net: who will look at it again */
     _Atomic int callers;
+    _Atomic int64_t signalled_ns;
     weft_device *host; /* for gates of communicators without a device */
     weft_comm *comms;
     int users;
     int ranks_per_core;     /* as this rank has counted */
     bool oversubscribed;    /* more than one */
+    bool one_core;          /* is all that this process may run on */
     int64_t spin_ns;        /* how long a waiting caller spins */
     int64_t link_free_ns;   /* the emulated link */
     int64_t due_ns;         /* next time something becomes visible */

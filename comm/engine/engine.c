@@ -4,6 +4,7 @@
  */
 #include "comm/engine/engine.h"
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/settings.h"
 #include "comm/control/channel.h"
@@ -16,13 +17,22 @@
 #include "comm/net/net.h"
 #include "comm/streams/streams.h"
 
+#include <sched.h>
 #include <stdlib.h>
 
 enum {
     SPIN_NS = 20000,
-    LAST_PUSHES = 16,      /* more than what can lie staged needs */
-    TURN_BYTES = 512 << 10 /* of a communicator's, until others have a turn */
+    LAST_PUSHES = 16,       /* more than what can lie staged needs */
+    TURN_BYTES = 512 << 10, /* of a communicator's, until others have a turn */
+    SIGNAL_PUSHES = 8       /* by a signaller, then the thread goes on */
 };
+
+static bool has_one_core(void)
+{
+    cpu_set_t allowed;
+    return sched_getaffinity(0, sizeof(allowed), &allowed) == 0 &&
+           CPU_COUNT(&allowed) == 1;
+}
 
 weft_status wefti_engine_create(wefti_engine **engine_out)
 {
@@ -50,6 +60,7 @@ weft_status wefti_engine_create(wefti_engine **engine_out)
     wefti_doorbell_init(&engine->own);
     engine->bell = &engine->own;
     engine->spin_ns = spin_us < 0 ? SPIN_NS : spin_us * 1000;
+    engine->one_core = has_one_core();
     engine->users = 1;
     *engine_out = engine;
     return WEFT_OK;
@@ -201,4 +212,53 @@ void wefti_engine_attend(void *argument)
     if (wake) {
         wefti_doorbell_wake(engine->bell);
     }
+}
+
+/* Calls of devices are the thread's: a program's may be under way here. */
+static bool has_device(const wefti_engine *engine)
+{
+    const weft_comm *comm = engine->comms;
+    while (comm && (!comm->device ||
+                    wefti_device_can(comm->device, WEFT_CAP_NOTIFIES))) {
+        comm = comm->next;
+    }
+    return comm != NULL;
+}
+
+/* Whether the thread that drives has something left to do. Lock held. */
+static bool push_signalled(wefti_engine *engine)
+{
+    if (atomic_load(&engine->drivers) == 0 ||
+        atomic_load(&engine->callers) > 0 || has_device(engine)) {
+        return true;
+    }
+    int pushes = 0;
+    while (pushes < SIGNAL_PUSHES && wefti_engine_push(engine)) {
+        pushes++;
+    }
+    return pushes == SIGNAL_PUSHES || engine->due_ns != INT64_MAX ||
+           !wefti_turn_arm_net_locked(engine);
+}
+
+/*
+ * Who holds the lock may be this thread, within a push, and who waits for a
+ * watcher to return may hold it: so it is not waited for. Once it is given back
+ * the engine may end: the operation that watched the gate may have.
+ */
+void wefti_engine_signalled(void *argument)
+{
+    wefti_engine *engine = argument;
+    if (!engine->net || !engine->one_core ||
+        pthread_mutex_trylock(&engine->lock) != 0) {
+        wefti_engine_woken(engine);
+        return;
+    }
+    const int64_t begin_ns = wefti_clock_thread_ns();
+    if (push_signalled(engine)) {
+        wefti_engine_woken(engine);
+    }
+    atomic_fetch_add_explicit(&engine->signalled_ns,
+                              wefti_clock_thread_ns() - begin_ns,
+                              memory_order_relaxed);
+    wefti_engine_unlock(engine);
 }

@@ -41,4 +41,12 @@ void wefti_engine_drive(wefti_engine *engine, bool (*done)(const void *context),
  * that waits. Takes the engine's lock. */
 void wefti_engine_attend(void *engine);
 
+/*
+ * wefti_engine_signalled - for wefti_gate_watcher, of what an operation waits
+ * for: as wefti_engine_woken; but where the process has one core and the other
+ * ranks are behind a network, the signaller carries operations on itself, if it
+ * gets the lock, instead of losing that core to the thread that would.
+ */
+void wefti_engine_signalled(void *engine);
+
 #endif

@@ -149,7 +149,7 @@ static weft_status build_ops(weft_comm *comm)
 
 static weft_status build_gates(weft_comm *comm)
 {
-    const wefti_gate_watcher watcher = {.woken = wefti_engine_woken,
+    const wefti_gate_watcher watcher = {.woken = wefti_engine_signalled,
                                         .context = comm->engine};
     for (int op_slot = 0; op_slot < WEFTI_OP_SLOTS; op_slot++) {
         wefti_op *op = &comm->ops[op_slot];

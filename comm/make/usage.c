@@ -32,5 +32,7 @@ wefti_engine_usage wefti_engine_get_usage(const struct wefti_engine *engine)
         .net = read(net && net->watch ? wefti_net_watch_get_work(net->watch)
                                       : NULL),
         .driver = read(wefti_driver_get_work(driver)),
+        .signals.cpu_ns =
+            atomic_load_explicit(&engine->signalled_ns, memory_order_relaxed),
         .of = driver};
 }

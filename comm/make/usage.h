@@ -24,9 +24,10 @@ typedef struct wefti_usage {
 } wefti_usage;
 
 /* net: of the engine's own; driver: of the thread that drives it and perhaps
- * other engines. of: which thread that is; NULL: none yet. */
+ * other engines. of: which thread that is; NULL: none yet. signals: of the
+ * program's threads that carried operations on when they signalled. */
 typedef struct wefti_engine_usage {
-    wefti_usage net, driver;
+    wefti_usage net, driver, signals;
     const void *of;
 } wefti_engine_usage;
 

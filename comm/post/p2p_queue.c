@@ -16,6 +16,7 @@
 #include "base/relax.h"
 #include "comm/core/wake.h"
 #include "comm/engine/copies.h"
+#include "comm/engine/engine.h"
 #include "comm/engine/op.h"
 #include "comm/engine/ticket.h"
 #include "comm/steps/op_life.h"
@@ -113,7 +114,7 @@ static void release_memory(wefti_p2p_queues *own)
 
 static void make_lists(weft_comm *comm, int queue)
 {
-    const wefti_gate_watcher watcher = {.woken = wefti_engine_woken,
+    const wefti_gate_watcher watcher = {.woken = wefti_engine_signalled,
                                         .context = comm->engine};
     wefti_p2p_queues *own = &comm->queues[queue];
     for (size_t i = 0; i < 2 * (size_t)comm->nranks; i++) {

@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Goal: between hosts, in a process that may run on one core only, who signals
+ * a gate carries the operation on, from several threads at once, and also to
+ * its end, after which another thread may destroy the gate; with more cores the
+ * progress thread does it.
+ *
+ * Method: two ranks are threads of this process, in domains of their own; its
+ * mask of processors is made of one, or left. Each gathers a buffer that two
+ * threads make part by part; as the lock may be another thread's at a signal,
+ * rounds go on until a signaller has had it, and their number has a bound.
+ */
+#include "comm/core/core.h"
+#include "tests/comm/world.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    RANKS = 2,
+    PARTS = 8,
+    PART_BYTES = 16 << 10,
+    BYTES = PARTS * PART_BYTES,
+    ROUNDS_LEAST = 8,
+    ROUNDS_MOST = 2000
+};
+
+typedef struct desk {
+    weft_comm *comm;
+    weft_gate *ready;
+    weft_request *request;
+    unsigned char *send, *recv; /* [BYTES], [RANKS * BYTES] */
+    uint64_t round;
+} desk;
+
+static unsigned char byte_at(int rank, size_t at, uint64_t round)
+{
+    return (unsigned char)((size_t)rank * 101 + round * 3 + at * 13 + at / 251);
+}
+
+/* Every second part, from first on. */
+static int make_parts(const desk *self, size_t first)
+{
+    const int rank = weft_comm_get_rank(self->comm);
+    int failures = 0;
+    for (size_t part = first; part < PARTS; part += 2) {
+        for (size_t i = 0; i < PART_BYTES; i++) {
+            const size_t at = part * PART_BYTES + i;
+            self->send[at] = byte_at(rank, at, self->round);
+        }
+        failures += weft_gate_signal(self->ready, part, 1, NULL) != WEFT_OK;
+    }
+    return failures;
+}
+
+static void *make_odd_parts(void *argument)
+{
+    return make_parts(argument, 1) ? argument : NULL;
+}
+
+static int begin(desk *self, weft_device *device)
+{
+    if (weft_gate_create(device, PARTS, &self->ready) != WEFT_OK) {
+        return 1;
+    }
+    memset(self->send, 0xee, BYTES);
+    memset(self->recv, 0xee, (size_t)RANKS * BYTES);
+    const weft_op op = {.size_bytes = sizeof(op),
+                        .collective = WEFT_COLLECTIVE_ALLGATHER,
+                        .send = self->send,
+                        .recv = self->recv,
+                        .count = BYTES,
+                        .dtype = WEFT_DTYPE_U8,
+                        .ready = self->ready,
+                        .gate_elems = PART_BYTES,
+                        .class_id = WEFT_CLASS_DP};
+    return weft_op_begin(&op, 1, self->comm, &self->request) != WEFT_OK;
+}
+
+static int count_wrong(const desk *self)
+{
+    int wrong = 0;
+    for (size_t at = 0; at < (size_t)RANKS * BYTES; at++) {
+        wrong += self->recv[at] !=
+                 byte_at((int)(at / BYTES), at % BYTES, self->round);
+    }
+    return wrong;
+}
+
+/* The helper may still be at its last signal when the gate goes. */
+static int run_round(desk *self, weft_device *device)
+{
+    pthread_t helper;
+    void *failed;
+    int failures = begin(self, device);
+    if (failures || pthread_create(&helper, NULL, make_odd_parts, self) != 0) {
+        return 63;
+    }
+    failures += make_parts(self, 0);
+    while (weft_request_test(self->request) == WEFT_INPROGRESS) {
+        (void)sched_yield();
+    }
+    failures += weft_request_wait(self->request) != WEFT_OK;
+    weft_request_destroy(self->request);
+    weft_gate_destroy(self->ready);
+    failures += count_wrong(self) > 0;
+    pthread_join(helper, &failed);
+    return failures + (failed != NULL);
+}
+
+/* Whether a signaller has carried anything on, at both ranks. */
+static bool agree(weft_comm *comm, int *failures)
+{
+    float both = atomic_load(&comm->engine->signalled_ns) > 0 ? 1 : 0;
+    *failures += weft_allreduce(&both, &both, 1, WEFT_DTYPE_F32, WEFT_REDOP_SUM,
+                                comm, NULL) != WEFT_OK;
+    return both == RANKS;
+}
+
+static int play(weft_comm *comm, void *context)
+{
+    const bool one_core = *(const bool *)context;
+    desk self = {.send = malloc(BYTES), .recv = malloc((size_t)RANKS * BYTES)};
+    weft_device *device;
+    int failures = weft_device_open("host", 0, &device) != WEFT_OK;
+    if (failures || !self.send || !self.recv) {
+        return 63;
+    }
+    self.comm = comm;
+    bool carried = false;
+    while (failures == 0 && self.round < ROUNDS_MOST &&
+           (self.round < ROUNDS_LEAST || (one_core && !carried))) {
+        self.round++;
+        failures += run_round(&self, device);
+        carried = agree(comm, &failures);
+    }
+    failures += carried != one_core;
+    weft_device_close(device);
+    free(self.send);
+    free(self.recv);
+    return failures;
+}
+
+static int run_world(bool one_core)
+{
+    struct world world = {.nranks = RANKS, .call = play, .context = &one_core};
+    setenv("WEFT_DOMAIN", "a,b", 1);
+    return world_run_threads(&world);
+}
+
+static void test_signaller_with_one_core_carries_on(void **state)
+{
+    (void)state;
+    cpu_set_t all, one;
+    assert_int_equal(sched_getaffinity(0, sizeof(all), &all), 0);
+    int core = 0;
+    while (!CPU_ISSET(core, &all)) {
+        core++;
+    }
+    CPU_ZERO(&one);
+    CPU_SET(core, &one);
+    assert_int_equal(sched_setaffinity(0, sizeof(one), &one), 0);
+    const int failures = run_world(true);
+    assert_int_equal(sched_setaffinity(0, sizeof(all), &all), 0);
+    assert_int_equal(failures, 0);
+}
+
+static void test_signaller_with_more_cores_leaves_it(void **state)
+{
+    (void)state;
+    cpu_set_t all;
+    assert_int_equal(sched_getaffinity(0, sizeof(all), &all), 0);
+    assert_int_equal(run_world(CPU_COUNT(&all) == 1), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_signaller_with_one_core_carries_on),
+        cmocka_unit_test(test_signaller_with_more_cores_leaves_it),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

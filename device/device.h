@@ -238,8 +238,8 @@ WEFT_NODISCARD weft_status wefti_device_reach(weft_device *device, int index);
 
 /*
  * wefti_gate_watcher - call woken(context) after each signal that raises a
- * gate, in the signalling thread; it must be short and may not block. Signals
- * of a stream whose device does not notify call nobody: look then.
+ * gate, in the signalling thread; it may not block. Signals of a stream whose
+ * device does not notify call nobody: look then.
  *
  * Who watches looks at the gate once more after watch has returned: a signal
  * from before then may not have called. Watchers of a gate with the same

@@ -2,7 +2,7 @@
 /*
  * comm/engine/engine.h - the one place where operations move: a rank's engine
  * in one job, of all communicators there, pushed by the rank's progress thread
- * (comm/engine/driver.h) or by the thread that waits.
+ * (comm/engine/driver.h), by the thread that waits, or by one that signals.
  */
 #ifndef COMM_ENGINE_ENGINE_H
 #define COMM_ENGINE_ENGINE_H

@@ -44,7 +44,8 @@ typedef struct weft_span {
  *
  * What hiding costs the compute: wakeups, how often the threads of the attached
  * communicators' ranks that drive operations returned from a sleep, each
- * counted where it happens; progress_ns, the CPU time of these threads;
+ * counted where it happens; progress_ns, the CPU time of these threads, and of
+ * the program's where they drove operations as they signalled a gate;
  * preemptions, how often the kernel took the core from a thread within its
  * outermost compute spans that closed in this step. moved_bytes: payload of the
  * transfers that ended in this step, as this rank sent and received it.

@@ -243,13 +243,14 @@ static bool push_signalled(wefti_engine *engine)
 /*
  * Who holds the lock may be this thread, within a push, and who waits for a
  * watcher to return may hold it: so it is not waited for. Once it is given back
- * the engine may end: the operation that watched the gate may have.
+ * the engine may end: the operation that watched the gate may have. A forked
+ * child has the connections, and nothing to say there.
  */
 void wefti_engine_signalled(void *argument)
 {
     wefti_engine *engine = argument;
-    if (!engine->net || !engine->one_core ||
-        pthread_mutex_trylock(&engine->lock) != 0) {
+    const bool own = engine->net && engine->one_core && *engine->home != 0;
+    if (!own || pthread_mutex_trylock(&engine->lock) != 0) {
         wefti_engine_woken(engine);
         return;
     }

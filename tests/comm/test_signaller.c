@@ -3,14 +3,14 @@
  * Goal: between hosts, in a process that may run on one core only, who signals
  * a gate carries the operation on, from several threads at once, and also to
  * its end, after which another thread may destroy the gate; with more cores the
- * progress thread does it.
+ * progress thread does it. A forked child does nothing there.
  *
  * Method: two ranks are threads of this process, in domains of their own; its
  * mask of processors is made of one, or left. Each gathers a buffer that two
  * threads make part by part; as the lock may be another thread's at a signal,
  * rounds go on until a signaller has had it, and their number has a bound.
  */
-#include "comm/core/core.h"
+#include "comm/engine/engine.h"
 #include "tests/comm/world.h"
 
 #include <setjmp.h>
@@ -24,6 +24,8 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 enum {
     RANKS = 2,
@@ -117,6 +119,32 @@ static int run_round(desk *self, weft_device *device)
     return failures + (failed != NULL);
 }
 
+/* Its memory is a copy, the connections are not. Under the lock no other thread
+ * holds what the child needs, and the operation comes to watch its gate. */
+static int signal_in_child(desk *self, weft_device *device)
+{
+    wefti_engine *engine = self->comm->engine;
+    int status = 1, failures = begin(self, device);
+    pthread_mutex_lock(&engine->lock);
+    for (int i = 0; i < PARTS; i++) {
+        (void)wefti_engine_push(engine);
+    }
+    const int64_t before_ns = atomic_load(&engine->signalled_ns);
+    const pid_t child = fork();
+    if (child == 0) {
+        pthread_mutex_unlock(&engine->lock);
+        (void)make_parts(self, 0);
+        _exit(atomic_load(&engine->signalled_ns) != before_ns);
+    }
+    wefti_engine_unlock(engine);
+    failures += child < 0 || waitpid(child, &status, 0) != child || status != 0;
+    failures += make_parts(self, 0) + make_parts(self, 1);
+    failures += weft_request_wait(self->request) != WEFT_OK;
+    weft_request_destroy(self->request);
+    weft_gate_destroy(self->ready);
+    return failures + (count_wrong(self) > 0);
+}
+
 /* Whether a signaller has carried anything on, at both ranks. */
 static bool agree(weft_comm *comm, int *failures)
 {
@@ -144,6 +172,7 @@ static int play(weft_comm *comm, void *context)
         carried = agree(comm, &failures);
     }
     failures += carried != one_core;
+    failures += signal_in_child(&self, device);
     weft_device_close(device);
     free(self.send);
     free(self.recv);

@@ -31,7 +31,8 @@ typedef enum wefti_purpose {
 #define WEFTI_CUT_DEFERRED (UINT64_C(1) << 62)
 
 /*
- * count   elements, as posted; v forms: 0, their counts agree pair by pair.
+ * count   elements, as posted; v forms: 0, their counts agree pair by pair, or
+ *         a digest of those that all ranks have alike, once they have entered.
  * kind    from the low byte up: collective, dtype, redop, choice (which
  *         algorithm); then root, in 24 bits; high byte: purpose. A message's
  *         root is how many operations come before it, where that must agree.

@@ -8,11 +8,13 @@
  */
 #include "comm/steps/agree.h"
 
+#include "base/clock.h"
 #include "comm/control/fault.h"
 #include "comm/core/select.h"
 #include "comm/engine/op.h"
 #include "comm/pattern/parts.h"
 #include "comm/pattern/shape.h"
+#include "comm/steps/common_counts.h"
 #include "comm/steps/meeting.h"
 #include "comm/steps/signature_text.h"
 
@@ -68,8 +70,11 @@ void wefti_op_report_mismatch(weft_comm *comm, const wefti_op *op, int peer,
                         mine_text, peer, theirs_text);
 }
 
-void wefti_op_declare_counts(weft_comm *comm, const wefti_op *op)
+size_t wefti_op_declare_counts(weft_comm *comm, wefti_op *op)
 {
+    if (wefti_op_has_common_counts(op)) {
+        return wefti_common_counts_declare(comm, op);
+    }
     for (int peer = 0; peer < comm->nranks; peer++) {
         if (!wefti_fabric_is_remote(&comm->fabric, peer)) {
             *wefti_shared_get_count(&comm->fabric.shared, comm->rank, peer,
@@ -77,12 +82,13 @@ void wefti_op_declare_counts(weft_comm *comm, const wefti_op *op)
                 wefti_part_to(&op->problem, peer).elems;
         }
     }
+    return 0;
 }
 
 /* Whether peer sends as much as this rank expects; it has entered. */
 static bool counts_agree(weft_comm *comm, const wefti_op *op, int peer)
 {
-    if (!op->role.shape->varied) {
+    if (!op->role.shape->varied || wefti_op_has_common_counts(op)) {
         return true;
     }
     uint64_t sent = *wefti_shared_get_count(&comm->fabric.shared, peer,
@@ -102,6 +108,15 @@ static bool counts_agree(weft_comm *comm, const wefti_op *op, int peer)
     return false;
 }
 
+/* Whether a signature differs from this rank's in the digest of counts alone.
+ */
+static bool has_other_counts(const wefti_op *op, wefti_signature theirs)
+{
+    theirs.count = op->signature.count;
+    return wefti_op_has_common_counts(op) &&
+           wefti_signature_equal(theirs, op->signature);
+}
+
 bool wefti_op_check_peer(weft_comm *comm, wefti_op *op, int peer)
 {
     if (wefti_op_slot_is_p2p(op->op_slot) || op->checked[peer] == op->number) {
@@ -116,12 +131,17 @@ bool wefti_op_check_peer(weft_comm *comm, wefti_op *op, int peer)
         atomic_load_explicit(&entry->count, memory_order_relaxed),
         atomic_load_explicit(&entry->kind, memory_order_relaxed),
         atomic_load_explicit(&entry->cut, memory_order_relaxed)};
+    const bool told =
+        entry == wefti_shared_get_entry(&comm->fabric.shared, peer, op->number);
     if (!wefti_signature_equal(theirs, op->signature)) {
-        wefti_op_report_mismatch(comm, op, peer, theirs);
+        if (has_other_counts(op, theirs)) {
+            wefti_common_counts_report(comm, op, peer, told ? entry : NULL);
+        } else {
+            wefti_op_report_mismatch(comm, op, peer, theirs);
+        }
         return false;
     }
-    if (entry !=
-        wefti_shared_get_entry(&comm->fabric.shared, peer, op->number)) {
+    if (!told) {
         return false; /* it was only asked */
     }
     if (!counts_agree(comm, op, peer)) {
@@ -140,14 +160,27 @@ bool wefti_op_needs(const wefti_op *op, int peer)
 
 bool wefti_op_check_sources(weft_comm *comm, wefti_op *op)
 {
-    bool varied = op->role.shape->varied;
+    const bool rounds = wefti_meeting_has_rounds(comm, op);
+    bool varied = op->role.shape->varied, moved = false;
     for (; varied && op->missing < comm->nranks; op->missing++) {
-        if (wefti_op_needs(op, op->missing) &&
-            !wefti_op_check_peer(comm, op, op->missing)) {
+        const int peer = op->missing;
+        if (!(rounds && wefti_fabric_is_remote(&comm->fabric, peer)) &&
+            wefti_op_needs(op, peer) && !wefti_op_check_peer(comm, op, peer)) {
             return false;
         }
     }
-    return true;
+    const bool all = !rounds || wefti_meeting_advance(comm, op, &moved);
+    if (moved) {
+        op->moved_ns = wefti_clock_coarse_ns();
+    }
+    return all;
+}
+
+bool wefti_op_is_signed(const weft_comm *comm, const wefti_op *op, int peer)
+{
+    return !wefti_op_slot_is_p2p(op->op_slot) &&
+           wefti_fabric_is_remote(&comm->fabric, peer) &&
+           (!op->role.shape->varied || wefti_meeting_has_rounds(comm, op));
 }
 
 bool wefti_op_check_sent(weft_comm *comm, wefti_op *op, int peer,
@@ -155,7 +188,9 @@ bool wefti_op_check_sent(weft_comm *comm, wefti_op *op, int peer,
 {
     if (op->checked[peer] != op->number &&
         !wefti_signature_equal(theirs, op->signature)) {
-        wefti_op_report_mismatch(comm, op, peer, theirs);
+        if (!has_other_counts(op, theirs)) { /* else rounds say which */
+            wefti_op_report_mismatch(comm, op, peer, theirs);
+        }
         return false;
     }
     op->checked[peer] = op->number;
@@ -202,7 +237,8 @@ bool wefti_op_may_read(weft_comm *comm, wefti_op *op, wefti_step_list *list)
     const bool passed_on = op->choice.pattern == &wefti_pattern_hierarchical ||
                            op->choice.pattern == &wefti_pattern_nested ||
                            list->step.bundled;
-    if (!reads || !passed_on || wefti_op_check_sources(comm, op)) {
+    if (!reads || !passed_on || wefti_meeting_has_rounds(comm, op) ||
+        wefti_op_check_sources(comm, op)) {
         return true;
     }
     list->peer = op->missing;

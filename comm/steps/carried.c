@@ -25,9 +25,8 @@
 void wefti_carried_enter(weft_comm *comm, wefti_op *op)
 {
     op->lists[0].wait = WEFTI_WAIT_PEER;
-    if (op->role.shape->varied) {
-        wefti_op_declare_counts(comm, op);
-    }
+    const size_t told_bytes =
+        op->role.shape->varied ? wefti_op_declare_counts(comm, op) : 0;
     if (comm->observer.moved && !wefti_choice_is_captured(&op->choice)) {
         wefti_op_piece_open(op);
         op->piece.bytes =
@@ -35,7 +34,7 @@ void wefti_carried_enter(weft_comm *comm, wefti_op *op)
              (op->role.receives && op->desc.recv ? op->recv_elems : 0)) *
             op->role.elem_bytes;
     }
-    wefti_oneshot_announce(comm, op, 0, 0);
+    wefti_oneshot_announce(comm, op, told_bytes, 0);
 }
 
 static void finish(weft_comm *comm, wefti_op *op)

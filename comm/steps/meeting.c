@@ -3,7 +3,7 @@
  * comm/steps/meeting.c - rounds are entries from leader to leader: of those in
  * whose count a 1 stands, all ranks of the sender's host and of the rounds
  * before have entered. A barrier's have no payload, those of the pattern
- * dissemination what these ranks have.
+ * dissemination what these ranks have, those of common counts the sender's.
  *
  *   ranks of a host --entries--> leader --rounds--> leaders
  *                   <--- met ---
@@ -18,6 +18,7 @@
 #include "comm/net/rounds.h"
 #include "comm/pattern/shape.h"
 #include "comm/steps/agree.h"
+#include "comm/steps/common_counts.h"
 #include "comm/steps/host_blocks.h"
 
 static bool is_barrier(const wefti_op *op)
@@ -34,10 +35,17 @@ static bool is_nccl(const wefti_op *op)
             !wefti_host_blocks_carry(op));
 }
 
+/* Counts that all must have alike, before their steps can end. */
+static bool has_counts(const wefti_op *op)
+{
+    return wefti_op_has_common_counts(op) &&
+           wefti_choice_has_steps(&op->choice);
+}
+
 bool wefti_meeting_has_rounds(const weft_comm *comm, const wefti_op *op)
 {
     return comm->fabric.rounds && !is_nccl(op) &&
-           (is_barrier(op) || wefti_host_blocks_carry(op));
+           (is_barrier(op) || wefti_host_blocks_carry(op) || has_counts(op));
 }
 
 /* Whether what peers read, or how much it is, stands in entries. */
@@ -71,11 +79,13 @@ static wefti_entry *entry_of(const weft_comm *comm, const wefti_op *op,
     return wefti_shared_get_entry(&comm->fabric.shared, rank, op->number);
 }
 
-/* Whether that round's message has come, and is of this operation. */
+/* Whether that round's message has come, and is of this operation. Data of the
+ * same rank may have been checked before. */
 static bool has_come(weft_comm *comm, wefti_op *op, int round)
 {
     const int from = comm->fabric.rounds->from[round];
     return wefti_op_check_peer(comm, op, from) &&
+           atomic_load(&entry_of(comm, op, from)->number) == op->number &&
            *wefti_shared_get_count(&comm->fabric.shared, from, comm->rank,
                                    op->number) != 0;
 }
@@ -99,16 +109,27 @@ static void tell(weft_comm *comm, wefti_op *op)
     if (wefti_host_blocks_carry(op)) {
         announcement.payload = wefti_host_blocks_offer(
             comm, op, op->round, &announcement.payload_bytes);
+    } else if (has_counts(op)) {
+        announcement.payload_bytes = wefti_common_counts_bytes(comm->nranks);
+        announcement.payload = wefti_entry_payload(
+            entry_of(comm, op, comm->rank), announcement.payload_bytes);
     }
     wefti_remote_tell_entry(&comm->fabric, comm->fabric.rounds->to[op->round],
                             op->number, &announcement);
     op->round++;
 }
 
+/* Whether all ranks have entered, as the leader of this host says. */
+static bool is_over(const weft_comm *comm, const wefti_op *op)
+{
+    const int leader = comm->fabric.rounds->leader;
+    return atomic_load(&entry_of(comm, op, leader)->met) == op->number;
+}
+
 bool wefti_meeting_advance(weft_comm *comm, wefti_op *op, bool *moved)
 {
     const wefti_rounds *rounds = comm->fabric.rounds;
-    if (atomic_load(&entry_of(comm, op, rounds->leader)->met) == op->number) {
+    if (is_over(comm, op)) {
         return true;
     }
     while (rounds->leads &&
@@ -126,10 +147,15 @@ bool wefti_meeting_advance(weft_comm *comm, wefti_op *op, bool *moved)
     return false;
 }
 
+bool wefti_meeting_awaits(const weft_comm *comm, const wefti_op *op)
+{
+    return wefti_meeting_has_rounds(comm, op) && !is_over(comm, op);
+}
+
 int wefti_meeting_find_awaited(const weft_comm *comm, const wefti_op *op)
 {
     const wefti_rounds *rounds = comm->fabric.rounds;
-    if (!wefti_meeting_has_rounds(comm, op)) {
+    if (!wefti_meeting_awaits(comm, op)) {
         return -1;
     }
     return rounds->leads && op->round > 0 ? rounds->from[op->round - 1]

@@ -2,7 +2,8 @@
 /*
  * comm/steps/meeting.h - which ranks of other hosts are told that this one has
  * entered an operation, and what all hosts must have of each other, in log2
- * rounds: a barrier, and what the pattern dissemination carries.
+ * rounds: a barrier, what the pattern dissemination carries, and that counts
+ * are the same (comm/steps/common_counts.h).
  */
 #ifndef COMM_STEPS_MEETING_H
 #define COMM_STEPS_MEETING_H
@@ -31,8 +32,12 @@ bool wefti_meeting_has_rounds(const weft_comm *comm, const wefti_op *op);
  */
 bool wefti_meeting_advance(weft_comm *comm, wefti_op *op, bool *moved);
 
+/* Whether op has rounds that are not over: not all ranks are known to have
+ * entered. */
+bool wefti_meeting_awaits(const weft_comm *comm, const wefti_op *op);
+
 /* The rank whose message or store rounds wait for next: of its host the
- * leader, which may be this rank; -1: it has no rounds. */
+ * leader, which may be this rank; -1: none. */
 int wefti_meeting_find_awaited(const weft_comm *comm, const wefti_op *op);
 
 #endif

@@ -304,10 +304,9 @@ static void enter(weft_comm *comm, wefti_op *op)
         op->desc.recv) {
         empty_arrived(op);
     }
-    if (op->role.shape->varied) {
-        wefti_op_declare_counts(comm, op);
-    }
-    wefti_oneshot_announce(comm, op, 0, 0);
+    const bool varied = op->role.shape->varied;
+    wefti_oneshot_announce(comm, op,
+                           varied ? wefti_op_declare_counts(comm, op) : 0, 0);
 }
 
 static bool try_enter(weft_comm *comm, wefti_op *op)

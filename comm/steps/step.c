@@ -91,12 +91,10 @@ static bool look_for(weft_comm *comm, wefti_op *op, const wefti_step *step,
                      int peer, wefti_incoming *message)
 {
     const bool wide = step->dst == WEFTI_BUFFER_SCRATCH,
-               p2p = wefti_op_slot_is_p2p(op->op_slot);
+               p2p = wefti_op_slot_is_p2p(op->op_slot),
+               told = wefti_op_is_signed(comm, op, peer);
     size_t bytes =
         step->elems * elem_bytes(op, wide ? step->dst : WEFTI_BUFFER_RECV);
-    /* From other hosts the message tells it, or of v forms the counts. */
-    const bool told = !p2p && !op->role.shape->varied &&
-                      wefti_fabric_is_remote(&comm->fabric, peer);
     if ((!told && !wefti_op_check_peer(comm, op, peer)) ||
         !wefti_fabric_peek(&comm->fabric, wefti_slot_path(op, step, peer),
                            message, &comm->engine->due_ns) ||

@@ -16,6 +16,7 @@
 #include "comm/pattern/shape.h"
 #include "comm/steps/agree.h"
 #include "comm/steps/deferred.h"
+#include "comm/steps/meeting.h"
 #include "comm/steps/offer.h"
 #include "comm/steps/op_life.h"
 #include "comm/steps/step.h"
@@ -240,6 +241,9 @@ static bool waits_for_compute(const wefti_op *op)
 bool wefti_step_lists_run(weft_comm *comm, wefti_op *op)
 {
     bool moved = false, left = false;
+    if (wefti_meeting_has_rounds(comm, op)) { /* others wait for them, too */
+        (void)wefti_op_check_sources(comm, op);
+    }
     for (int t = 0; t < WEFTI_STEP_LISTS; t++) {
         moved |= push_list(comm, op, &op->lists[t]);
         left |= !list_is_done(op, &op->lists[t]);

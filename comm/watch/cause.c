@@ -62,7 +62,8 @@ static bool holds_slot(const weft_comm *comm, const wefti_op *op, int peer)
 static bool is_missed(const weft_comm *comm, const wefti_op *op, int peer)
 {
     return wefti_meeting_has_rounds(comm, op)
-               ? wefti_peer_completed(comm, peer) < op->number
+               ? wefti_meeting_awaits(comm, op) &&
+                     wefti_peer_completed(comm, peer) < op->number
                : wefti_op_is_checked_by(comm, op, peer);
 }
 

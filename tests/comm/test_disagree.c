@@ -259,6 +259,75 @@ static void test_disagree_one_pair_both_counts_named(void **state)
     }
 }
 
+/* Counts that all have alike, of which rank ODD has one of its own: of itself,
+ * of another, or of another host's, which neither of two that compare is. */
+struct common_scene {
+    weft_collective collective;
+    int of;
+    bool deferred;
+};
+
+enum { SAME = 5, OWN = 6 };
+
+/* On whatever rank it is found, both ranks and both counts are named. */
+static bool names_both(const struct common_scene *scene, const char *text)
+{
+    char of[32];
+    snprintf(of, sizeof(of), "rank %d", scene->of);
+    return strstr(text, "rank 1 ") && strstr(text, of) && strstr(text, " 5") &&
+           strstr(text, " 6") &&
+           strstr(text, weft_collective_text(scene->collective));
+}
+
+static int differ_in_common(weft_comm *comm, void *context)
+{
+    const struct common_scene *scene = context;
+    struct buffers *at = calloc(1, sizeof(*at));
+    const int rank = weft_comm_get_rank(comm);
+    const bool gathers = scene->collective == WEFT_COLLECTIVE_ALLGATHERV;
+    for (int p = 0; p < MOST_RANKS; p++) {
+        at->out[p] = rank == ODD && p == scene->of ? OWN : SAME;
+    }
+    const size_t deferred[MOST_RANKS] = {1, 1, 1, 1};
+    const weft_op op = {.size_bytes = sizeof(op),
+                        .collective = scene->collective,
+                        .send = at->send,
+                        .recv = at->recv,
+                        .count = at->out[rank],
+                        .send_counts = gathers ? NULL : at->out,
+                        .recv_counts = gathers ? at->out : NULL,
+                        .deferred_counts = scene->deferred ? deferred : NULL,
+                        .dtype = WEFT_DTYPE_F32,
+                        .redop = WEFT_REDOP_SUM};
+    weft_status status = weft_op_post(&op, 1, comm, NULL);
+    for (int i = 0; i < BARRIERS && status == WEFT_OK; i++) {
+        status = weft_barrier(comm, NULL);
+    }
+    const bool right =
+        status == WEFT_ERR_MISMATCH && names_both(scene, weft_error_text());
+    if (!right) {
+        fprintf(stderr, "rank %d: count of rank %d: %s: %s\n", rank, scene->of,
+                weft_status_text(status), weft_error_text());
+    }
+    free(at);
+    return !right;
+}
+
+static void test_disagree_one_common_count_both_sides_named(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 4 * MOST_RANKS; i++) {
+        struct common_scene scene = {i & 1 ? WEFT_COLLECTIVE_ALLGATHERV
+                                           : WEFT_COLLECTIVE_REDUCESCATTERV,
+                                     i / 4, (i & 2) != 0};
+        struct world world = {.nranks = MOST_RANKS,
+                              .config = {.timeout_ms = 20000},
+                              .call = differ_in_common,
+                              .context = &scene};
+        assert_int_equal(world_run_threads(&world), 0);
+    }
+}
+
 static int refused(weft_status status, const char *part)
 {
     bool right = status == WEFT_ERR_INVALID && strstr(weft_error_text(), part);
@@ -400,6 +469,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_disagree_each_kind_both_sides_named),
         cmocka_unit_test(test_disagree_one_pair_both_counts_named),
+        cmocka_unit_test(test_disagree_one_common_count_both_sides_named),
         cmocka_unit_test(test_misuse_refused_by_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -3,8 +3,9 @@
  * Goal: what all ranks must know of each other goes from host to host in log2
  * rounds of the hosts' leaders, and an operation is announced along its own
  * edges: a barrier of 8 hosts takes 24 messages, and so does a small
- * all-reduce, all-gather or reduce-scatter, a broadcast few more than its data,
- * and slots are used again without a word from each rank to each.
+ * all-reduce, all-gather or reduce-scatter, and, beside its data, an all-gather
+ * or reduce-scatter with counts; a broadcast few more than its data, and slots
+ * are used again without a word from each rank to each.
  *
  * And a rank that waits long learns what others have entered that it exchanges
  * nothing with.
@@ -203,6 +204,49 @@ static int count_small(weft_comm *comm, void *context)
     return failures;
 }
 
+/* Of counted operations one rank gives, or gets, all there is. */
+enum { GIVER = 1 };
+
+/* An all_gatherv, or a reduce_scatterv, in which one rank has a part. */
+static int gather_or_reduce(weft_comm *comm, int kind, const size_t *counts,
+                            const uint64_t *in, uint64_t *out)
+{
+    const size_t own = counts[comm->rank];
+    return kind == 0
+               ? weft_allgatherv(in, own, out, counts, NULL, WEFT_DTYPE_U64,
+                                 comm, NULL) != WEFT_OK
+               : weft_reducescatterv(in, out, counts, WEFT_DTYPE_U64,
+                                     WEFT_REDOP_SUM, comm, NULL) != WEFT_OK;
+}
+
+/* Both by turns, or one of them. */
+static int count_counted(weft_comm *comm, void *context)
+{
+    tally *all = context;
+    const uint64_t before = count_sent(comm);
+    size_t counts[MOST_RANKS] = {0};
+    uint64_t in[SMALL], out[SMALL];
+    int failures = 0;
+    counts[GIVER] = SMALL;
+    for (int n = 0; n < all->operations; n++) {
+        const int kind = n % all->kinds;
+        const bool gets = kind == 0 || comm->rank == GIVER;
+        for (size_t i = 0; i < SMALL; i++) {
+            in[i] = value_of(comm->rank, n, i);
+            out[i] = UINT64_MAX;
+        }
+        failures += gather_or_reduce(comm, kind, counts, in, out);
+        for (size_t i = 0; i < SMALL; i++) {
+            const uint64_t wanted = !gets       ? UINT64_MAX
+                                    : kind == 0 ? value_of(GIVER, n, i)
+                                                : sum_of(comm->nranks, n, i);
+            failures += out[i] != wanted;
+        }
+    }
+    atomic_fetch_add(&all->messages, count_sent(comm) - before);
+    return failures;
+}
+
 static uint64_t run_ranks(int nranks, world_rank_call call, tally all)
 {
     const struct world world = {
@@ -280,6 +324,34 @@ static void test_small_sums_and_gathers_take_rounds(void **state)
             (tally){.operations = OPERATIONS, .kinds = worlds[i].kinds});
         assert_true(messages >= each * OPERATIONS);
         assert_true(messages <= each * (OPERATIONS + OPERATIONS / 4 + 2));
+    }
+    (void)setenv("WEFT_TEST_DOMAINS", "pairs", 1);
+}
+
+/* Data are one message to each rank elsewhere, or from each, and word of each
+ * that it was read at most; counts would be told by each rank to each
+ * elsewhere: 8, 48, 56 and 4032 messages. */
+static void test_common_counts_take_rounds(void **state)
+{
+    enum { OPERATIONS = 24 };
+    static const struct {
+        const char *spread;
+        int nranks, hosts, rounds, elsewhere;
+    } worlds[] = {{"pairs", 4, 2, 1, 2},
+                  {"pairs", 8, 4, 2, 6},
+                  {"apart", 8, 8, 3, 7},
+                  {"apart", MOST_RANKS, MOST_RANKS, 6, MOST_RANKS - 1}};
+    (void)state;
+    for (size_t i = 0; i < sizeof(worlds) / sizeof(worlds[0]); i++) {
+        const uint64_t each = (uint64_t)(worlds[i].hosts * worlds[i].rounds);
+        const uint64_t data = 2 * (uint64_t)worlds[i].elsewhere;
+        (void)setenv("WEFT_TEST_DOMAINS", worlds[i].spread, 1);
+        const uint64_t messages =
+            run_ranks(worlds[i].nranks, count_counted,
+                      (tally){.operations = OPERATIONS, .kinds = 2});
+        assert_true(messages >= each * OPERATIONS);
+        assert_true(messages <=
+                    (each + data) * OPERATIONS + each * (OPERATIONS / 4 + 2));
     }
     (void)setenv("WEFT_TEST_DOMAINS", "pairs", 1);
 }
@@ -386,6 +458,7 @@ int main(void)
         cmocka_unit_test(test_broadcast_is_announced_along_its_edges),
         cmocka_unit_test(test_small_broadcast_is_told_to_its_readers),
         cmocka_unit_test(test_small_sums_and_gathers_take_rounds),
+        cmocka_unit_test(test_common_counts_take_rounds),
         cmocka_unit_test(test_last_operation_of_any_rank_is_known_to_who_waits),
     };
     (void)setenv("WEFT_TEST_DOMAINS", "pairs", 1);

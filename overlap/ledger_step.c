@@ -196,12 +196,19 @@ static void add_usage(weft_step_report *report, wefti_usage now,
     report->progress_ns += now.cpu_ns - before.cpu_ns;
 }
 
-/* Whether an engine before that one is driven by the same thread. */
-static bool is_counted(const weft_ledger *ledger, size_t index)
+/* Which thread of an engine's: it watches the network, or drives it. */
+static const void *thread_of(const wefti_ledger_engine *one, bool net)
 {
-    const void *of = ledger->engines[index].before.of;
+    return net ? one->before.net_of : one->before.of;
+}
+
+/* Whether an engine before that one has the same thread. */
+static bool is_counted(const weft_ledger *ledger, size_t index, bool net)
+{
+    const void *of = thread_of(&ledger->engines[index], net);
     for (size_t i = 0; i < index && of; i++) {
-        if (ledger->engines[i].engine && ledger->engines[i].before.of == of) {
+        if (ledger->engines[i].engine &&
+            thread_of(&ledger->engines[i], net) == of) {
             return true;
         }
     }
@@ -217,9 +224,11 @@ static void collect_usage(weft_ledger *ledger, weft_step_report *report)
         if (one->engine) {
             const wefti_engine_usage before = one->before;
             one->before = wefti_engine_get_usage(one->engine);
-            add_usage(report, one->before.net, before.net);
             add_usage(report, one->before.signals, before.signals);
-            if (!is_counted(ledger, i)) {
+            if (!is_counted(ledger, i, true)) {
+                add_usage(report, one->before.net, before.net);
+            }
+            if (!is_counted(ledger, i, false)) {
                 add_usage(report, one->before.driver, before.driver);
             }
         }

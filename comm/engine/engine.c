@@ -191,27 +191,26 @@ weft_status wefti_engine_start(wefti_engine *engine)
  * instead: it is to see what it waits for, and mostly has more to do with the
  * network.
  */
-void wefti_engine_attend(void *argument)
+bool wefti_engine_attend(void *argument)
 {
     wefti_engine *engine = argument;
-    bool again = true, wake = false;
-    while (again) {
-        pthread_mutex_lock(&engine->lock);
-        const bool driven = atomic_load(&engine->drivers) > 0;
-        const bool awaited = atomic_load(&engine->callers) > 0;
-        again =
-            driven ? wefti_engine_push(engine) : wefti_net_drain(engine->net);
-        wake = driven && (awaited || engine->looks || engine->copies_asked ||
-                          engine->due_ns != INT64_MAX);
-        if (!again && !awaited) {
-            again = driven ? !wefti_turn_arm_net_locked(engine)
-                           : !wefti_net_arm(engine->net);
-        }
-        wefti_engine_unlock(engine);
+    pthread_mutex_lock(&engine->lock);
+    const bool driven = atomic_load(&engine->drivers) > 0;
+    const bool awaited = atomic_load(&engine->callers) > 0;
+    bool again =
+        driven ? wefti_engine_push(engine) : wefti_net_drain(engine->net);
+    const bool wake =
+        driven && (awaited || engine->looks || engine->copies_asked ||
+                   engine->due_ns != INT64_MAX);
+    if (!again && !awaited) {
+        again = driven ? !wefti_turn_arm_net_locked(engine)
+                       : !wefti_net_arm(engine->net);
     }
-    if (wake) {
+    wefti_engine_unlock(engine);
+    if (wake && !again) {
         wefti_doorbell_wake(engine->bell);
     }
+    return again;
 }
 
 /* Calls of devices are the thread's: a program's may be under way here. */

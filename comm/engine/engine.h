@@ -38,8 +38,9 @@ void wefti_engine_drive(wefti_engine *engine, bool (*done)(const void *context),
                         const void *context);
 
 /* The network's watcher has news: carries operations on, or wakes the caller
- * that waits. Takes the engine's lock. */
-void wefti_engine_attend(void *engine);
+ * that waits. Takes the engine's lock. Returns whether there is more to do: the
+ * watcher's thread may serve other engines meanwhile. */
+bool wefti_engine_attend(void *engine);
 
 /*
  * wefti_engine_signalled - for wefti_gate_watcher, of what an operation waits

@@ -24,15 +24,17 @@ static wefti_usage read(const wefti_thread_work *work)
 wefti_engine_usage wefti_engine_get_usage(const struct wefti_engine *engine)
 {
     const wefti_net *net = engine->net;
+    const wefti_thread_work *watching =
+        net && net->watch ? wefti_net_watch_get_work(net->watch) : NULL;
     const wefti_driver *driver =
         atomic_load_explicit(&engine->thread_bell, memory_order_acquire)
             ? engine->driver
             : NULL;
     return (wefti_engine_usage){
-        .net = read(net && net->watch ? wefti_net_watch_get_work(net->watch)
-                                      : NULL),
+        .net = read(watching),
         .driver = read(wefti_driver_get_work(driver)),
         .signals.cpu_ns =
             atomic_load_explicit(&engine->signalled_ns, memory_order_relaxed),
+        .net_of = watching,
         .of = driver};
 }

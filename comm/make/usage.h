@@ -23,12 +23,13 @@ typedef struct wefti_usage {
     int64_t cpu_ns;
 } wefti_usage;
 
-/* net: of the engine's own; driver: of the thread that drives it and perhaps
- * other engines. of: which thread that is; NULL: none yet. signals: of the
- * program's threads that carried operations on when they signalled. */
+/* net, driver: of the threads that watch its network, and drive it, and perhaps
+ * those of other engines. net_of, of: which threads these are; NULL: none.
+ * signals: of the program's threads that carried operations on when they
+ * signalled. */
 typedef struct wefti_engine_usage {
     wefti_usage net, driver, signals;
-    const void *of;
+    const void *net_of, *of;
 } wefti_engine_usage;
 
 /* The engine that drives comm, which has its own usage; it lives as long. */

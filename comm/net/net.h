@@ -116,12 +116,12 @@ void wefti_net_silent(void *context, int peer, const char *device);
 
 /*
  * wefti_net_start - the ranks have met: news may come, which a thread tells
- * attend(the engine).
+ * attend(the engine), until that returns false.
  *
  * Returns     OK | ERR_NO_MEMORY | ERR_SYSTEM.
  */
 WEFT_NODISCARD weft_status wefti_net_start(wefti_net *net,
-                                           void (*attend)(void *engine));
+                                           bool (*attend)(void *engine));
 
 /* The infos are traded: no rank looks for us any more. */
 void wefti_net_settle(wefti_net *net);

@@ -235,12 +235,13 @@ weft_status wefti_net_join(wefti_engine *engine,
     return status;
 }
 
-weft_status wefti_net_start(wefti_net *net, void (*attend)(void *engine))
+weft_status wefti_net_start(wefti_net *net, bool (*attend)(void *engine))
 {
     wefti_net_settle(net);
     weft_status status = wefti_control_start(net->engine->control);
     return status == WEFT_OK
-               ? wefti_net_watch_start(net->table->event_fd(net->port), attend,
+               ? wefti_net_watch_start(net->key,
+                                       net->table->event_fd(net->port), attend,
                                        net->engine, &net->watch)
                : status;
 }

@@ -2,118 +2,359 @@
 /*
  * comm/net/net_watch.c - why no wake-up is lost:
  *
- *   sleeper                           watcher
+ *   sleeper                           thread
  *   seen = arm(bell)
  *   look for news: none
- *   arm the port: event_fd will tell  poll(event_fd) returns
- *   armed = true, ring(ask)           armed = false
+ *   arm the port: event_fd will tell  epoll_wait returns, event_fd is disabled
+ *   armed was set? else enable it     armed = false
  *   sleep(bell, seen)                 news: wake(bell), moves the count
  *
- * If armed = true comes after armed = false, the watcher polls again, and the
- * descriptor is readable if anything came since. If it comes before, so did
- * seen, and the wake moves the count that the sleeper compares.
+ * If armed is set after armed = false, event_fd is enabled again, and tells at
+ * once if anything came since. If it comes before, so did seen, and the wake
+ * moves the count that the sleeper compares. Enabling wakes no thread.
  *
- * Who goes away does not arm: he is mostly back at once, and waking a thread
- * each time would cost more than a small operation. He sets left, and the
- * watcher looks after a while whether anybody has come since:
+ * What goes away does not arm: it is mostly back at once. It starts a timer, if
+ * none is running, at whose end the thread looks whether it has come and gone
+ * since:
  *
- *   goer                              watcher
- *   left = true                       left was set: left = false
- *   lingering? else ring(ask)         lingering = true, sleep LINGER_NS
- *                                     lingering = false
- *                                     left again? linger again : news
+ *   goer                              thread
+ *   ++departures                      the timer ends
+ *   lingering was set?                departures != noted? noted, once more
+ *     else noted, start the timer     lingering = false, departures again: news
  *
- * Either the goer sees that no thread lingers and rings, or the watcher sees
- * left.
+ * Either the goer sees that no timer runs and starts it, or the thread sees its
+ * departure.
  */
 #include "comm/net/net_watch.h"
 
-#include "base/doorbell.h"
 #include "base/error.h"
 
-#include <poll.h>
 #include <pthread.h>
-#include <stdbool.h>
 #include <stdlib.h>
+#include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/timerfd.h>
 #include <unistd.h>
 
-enum { IDLE_NS = 1000000000, LINGER_NS = 1000000 };
+enum { LINGER_NS = 1000000, EVENTS_MOST = 16 };
 
-struct wefti_net_watch {
-    int event_fd, stop_fd;
-    void (*news)(void *context);
-    void *context;
-    wefti_doorbell ask; /* the thread sleeps here while none asks */
-    _Atomic bool armed; /* pairs with itself: set by sleepers, seq_cst */
-    _Atomic bool left;  /* as is each of these two, by goers */
-    _Atomic bool lingering;
-    _Atomic bool stopping; /* stored before ask is rung */
+/* What an event is of: twice a watch's id, and one more of its timer. */
+enum { STOP = 0, FIRST_ID = 1 };
+
+/* Its thread, with all that share it. */
+typedef struct watcher {
+    struct watcher *next; /* of this process; list_lock */
+    pid_t process;        /* a forked child has the list, and no thread */
+    int epoll_fd, stop_fd;
     pthread_t thread;
     wefti_thread_work work;
+    _Atomic bool stopping; /* stored before stop_fd is written */
+
+    pthread_mutex_t lock;
+    pthread_cond_t returned;
+    wefti_net_watch *watches; /* linked by next */
+    wefti_net_watch *current; /* news is being called */
+    uint64_t next_id;
+} watcher;
+
+struct wefti_net_watch {
+    wefti_net_watch *next;
+    watcher *of;
+    uint64_t id, job;
+    int event_fd, timer_fd;
+    bool (*news)(void *context);
+    void *context;
+    bool due; /* news is to be called; lock of the watcher */
+    uint64_t turn;
+    _Atomic bool armed; /* swapped: what was written before it was set is seen
+                           by news; set by sleepers, seq_cst */
+    _Atomic bool lingering;
+    _Atomic uint64_t departures, noted; /* as do these, by goers */
 };
 
-/* Until the port is armed; news, once a thread has left and none since. */
-static void rest(wefti_net_watch *watch)
+static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
+static watcher *list;
+
+/* ---- the thread ------------------------------------------------------------
+ */
+
+static void start_timer(const wefti_net_watch *watch)
 {
-    uint32_t seen = wefti_doorbell_arm(&watch->ask);
-    bool lingers = atomic_exchange(&watch->left, false);
-    atomic_store(&watch->lingering, lingers);
-    if (!atomic_load(&watch->armed) && !atomic_load(&watch->stopping)) {
-        wefti_doorbell_sleep(&watch->ask, seen, lingers ? LINGER_NS : IDLE_NS);
-        wefti_thread_work_woken(&watch->work);
-    }
-    wefti_doorbell_disarm(&watch->ask, seen);
-    atomic_store(&watch->lingering, false);
-    if (lingers && !atomic_load(&watch->left) && !atomic_load(&watch->armed) &&
-        !atomic_load(&watch->stopping)) {
-        watch->news(watch->context);
-    }
+    const struct itimerspec linger = {.it_value = {.tv_nsec = LINGER_NS}};
+    (void)timerfd_settime(watch->timer_fd, 0, &linger, NULL);
 }
 
-static void *watch_port(void *argument)
+/* The timer has ended: whether nothing has come since it was started. */
+static bool has_lingered(wefti_net_watch *watch)
 {
-    wefti_net_watch *watch = argument;
-    wefti_thread_work_begin(&watch->work);
-    while (!atomic_load(&watch->stopping)) {
-        if (!atomic_load(&watch->armed)) {
-            rest(watch);
-            continue;
+    uint64_t ended;
+    if (read(watch->timer_fd, &ended, sizeof(ended)) != sizeof(ended)) {
+        return false; /* another start has overtaken it */
+    }
+    uint64_t departures = atomic_load(&watch->departures);
+    if (departures == atomic_load(&watch->noted)) {
+        atomic_store(&watch->lingering, false);
+        departures = atomic_load(&watch->departures);
+        if (departures == atomic_load(&watch->noted)) {
+            return !atomic_load(&watch->armed);
         }
-        struct pollfd wait[2] = {{.fd = watch->event_fd, .events = POLLIN},
-                                 {.fd = watch->stop_fd, .events = POLLIN}};
-        const int ready = poll(wait, 2, -1);
-        wefti_thread_work_woken(&watch->work);
-        if (ready > 0 && wait[0].revents) {
-            atomic_store(&watch->armed, false);
-            watch->news(watch->context);
+        if (atomic_exchange(&watch->lingering, true)) {
+            return false; /* the goer has started it */
         }
+    }
+    atomic_store(&watch->noted, departures);
+    start_timer(watch);
+    return false;
+}
+
+/* Under the lock. NULL: it has been stopped. */
+static wefti_net_watch *find(const watcher *all, uint64_t id)
+{
+    wefti_net_watch *watch = all->watches;
+    while (watch && watch->id != id) {
+        watch = watch->next;
+    }
+    return watch;
+}
+
+static void take_event(watcher *all, uint64_t what)
+{
+    pthread_mutex_lock(&all->lock);
+    wefti_net_watch *watch = find(all, what / 2);
+    if (watch && what % 2) {
+        watch->due |= has_lingered(watch);
+    } else if (watch) {
+        (void)atomic_exchange(&watch->armed, false); /* acquires, too */
+        watch->due = true;
+    }
+    pthread_mutex_unlock(&all->lock);
+}
+
+/* What is due and has not had this turn; NULL: none. */
+static wefti_net_watch *next_due(watcher *all, uint64_t turn)
+{
+    wefti_net_watch *watch = all->watches;
+    while (watch && (!watch->due || watch->turn == turn)) {
+        watch = watch->next;
+    }
+    return watch;
+}
+
+/* Calls each that is due once. Whether any wants more. */
+static bool call_due(watcher *all, uint64_t turn)
+{
+    bool more = false;
+    pthread_mutex_lock(&all->lock);
+    for (wefti_net_watch *watch; (watch = next_due(all, turn));) {
+        watch->turn = turn;
+        watch->due = false;
+        all->current = watch;
+        pthread_mutex_unlock(&all->lock);
+        const bool again = watch->news(watch->context);
+        pthread_mutex_lock(&all->lock);
+        watch->due |= again;
+        more |= again;
+        all->current = NULL;
+        pthread_cond_broadcast(&all->returned);
+    }
+    pthread_mutex_unlock(&all->lock);
+    return more;
+}
+
+static void *watch_ports(void *argument)
+{
+    watcher *all = argument;
+    bool more = false;
+    uint64_t turn = 0;
+    wefti_thread_work_begin(&all->work);
+    while (!atomic_load(&all->stopping)) {
+        struct epoll_event events[EVENTS_MOST];
+        const int count =
+            epoll_wait(all->epoll_fd, events, EVENTS_MOST, more ? 0 : -1);
+        if (!more) {
+            wefti_thread_work_woken(&all->work);
+        }
+        for (int i = 0; i < count; i++) {
+            take_event(all, events[i].data.u64);
+        }
+        more = call_due(all, ++turn);
     }
     return NULL;
 }
 
-weft_status wefti_net_watch_start(int event_fd, void (*news)(void *context),
-                                  void *context, wefti_net_watch **watch_out)
+/* ---- starting and stopping -------------------------------------------------
+ */
+
+static void close_fd(int fd)
+{
+    if (fd >= 0) {
+        close(fd);
+    }
+}
+
+static void destroy(watcher *all)
+{
+    close_fd(all->epoll_fd);
+    close_fd(all->stop_fd);
+    pthread_mutex_destroy(&all->lock);
+    pthread_cond_destroy(&all->returned);
+    free(all);
+}
+
+static bool add_fd(const watcher *all, int fd, uint32_t events, uint64_t what)
+{
+    struct epoll_event event = {.events = events, .data = {.u64 = what}};
+    return epoll_ctl(all->epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0;
+}
+
+static void remove_fd(const watcher *all, int fd)
+{
+    struct epoll_event none = {.events = 0};
+    (void)epoll_ctl(all->epoll_fd, EPOLL_CTL_DEL, fd, &none);
+}
+
+static weft_status create(watcher **all_out)
+{
+    watcher *all = calloc(1, sizeof(*all));
+    if (!all) {
+        return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for a watcher");
+    }
+    const char *what = "epoll_create1, eventfd";
+    all->process = getpid();
+    all->next_id = FIRST_ID;
+    pthread_mutex_init(&all->lock, NULL);
+    pthread_cond_init(&all->returned, NULL);
+    all->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    all->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    bool started = all->epoll_fd >= 0 && all->stop_fd >= 0 &&
+                   add_fd(all, all->stop_fd, EPOLLIN, STOP);
+    if (started) {
+        what = "pthread_create";
+        started = wefti_thread_start(watch_ports, all, &all->thread) == 0;
+    }
+    if (!started) {
+        weft_status status =
+            wefti_error_system("watcher of the network (%s)", what);
+        destroy(all);
+        return status;
+    }
+    (void)pthread_setname_np(all->thread, "weft-net"); /* for top */
+    *all_out = all;
+    return WEFT_OK;
+}
+
+static void end(watcher *all)
+{
+    const uint64_t one = 1;
+    atomic_store(&all->stopping, true);
+    ssize_t written = write(all->stop_fd, &one, sizeof(one));
+    (void)written;
+    pthread_join(all->thread, NULL);
+    destroy(all);
+}
+
+static bool has_job(const watcher *all, uint64_t job)
+{
+    const wefti_net_watch *watch = all->watches;
+    while (watch && watch->job != job) {
+        watch = watch->next;
+    }
+    return watch != NULL;
+}
+
+/* One that the job may share, or a new one. Lock of the list held, so that none
+ * ends. */
+static weft_status find_watcher(uint64_t job, watcher **all_out)
+{
+    watcher *all = list;
+    while (all && (all->process != getpid() || has_job(all, job))) {
+        all = all->next;
+    }
+    weft_status status = WEFT_OK;
+    if (!all) {
+        status = create(&all);
+        if (status == WEFT_OK) {
+            all->next = list;
+            list = all;
+        }
+    }
+    *all_out = all;
+    return status;
+}
+
+/* event_fd is disabled until it is armed. Lock of the list held. */
+static weft_status add(watcher *all, wefti_net_watch *watch)
+{
+    pthread_mutex_lock(&all->lock);
+    watch->of = all;
+    watch->id = all->next_id++;
+    watch->next = all->watches;
+    all->watches = watch;
+    const bool added =
+        add_fd(all, watch->timer_fd, EPOLLIN, 2 * watch->id + 1) &&
+        add_fd(all, watch->event_fd, EPOLLONESHOT, 2 * watch->id);
+    weft_status status =
+        added ? WEFT_OK
+              : wefti_error_system("watcher of the network (epoll_ctl)");
+    pthread_mutex_unlock(&all->lock);
+    return status;
+}
+
+/* Once its news has returned. Whether it was the last, and the watcher is to
+ * end, which is in the list no more. Lock of the list held. */
+static bool take_out(wefti_net_watch *watch)
+{
+    watcher *all = watch->of;
+    pthread_mutex_lock(&all->lock);
+    remove_fd(all, watch->event_fd);
+    remove_fd(all, watch->timer_fd);
+    for (wefti_net_watch **link = &all->watches; *link; link = &(*link)->next) {
+        if (*link == watch) {
+            *link = watch->next;
+            break;
+        }
+    }
+    while (all->current == watch) {
+        pthread_cond_wait(&all->returned, &all->lock);
+    }
+    const bool last = !all->watches;
+    pthread_mutex_unlock(&all->lock);
+    for (watcher **link = &list; last && *link; link = &(*link)->next) {
+        if (*link == all) {
+            *link = all->next;
+            break;
+        }
+    }
+    return last;
+}
+
+weft_status wefti_net_watch_start(uint64_t job, int event_fd,
+                                  bool (*news)(void *context), void *context,
+                                  wefti_net_watch **watch_out)
 {
     wefti_net_watch *watch = calloc(1, sizeof(*watch));
     if (!watch) {
         return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for a watcher");
     }
+    watch->job = job;
     watch->event_fd = event_fd;
     watch->news = news;
     watch->context = context;
-    wefti_doorbell_init(&watch->ask);
-    watch->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    bool started = watch->stop_fd >= 0 &&
-                   wefti_thread_start(watch_port, watch, &watch->thread) == 0;
-    if (!started) {
-        weft_status status = wefti_error_system(
-            "watcher of the network (%s)",
-            watch->stop_fd >= 0 ? "pthread_create" : "eventfd");
-        if (watch->stop_fd >= 0) {
-            close(watch->stop_fd);
-        }
+    watch->timer_fd =
+        timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+    if (watch->timer_fd < 0) {
         free(watch);
+        return wefti_error_system("watcher of the network (timerfd_create)");
+    }
+    watcher *all;
+    pthread_mutex_lock(&list_lock);
+    weft_status status = find_watcher(job, &all);
+    if (status == WEFT_OK) {
+        status = add(all, watch);
+    }
+    pthread_mutex_unlock(&list_lock);
+    if (status != WEFT_OK) {
+        wefti_net_watch_stop(watch);
         return status;
     }
     *watch_out = watch;
@@ -122,31 +363,35 @@ weft_status wefti_net_watch_start(int event_fd, void (*news)(void *context),
 
 void wefti_net_watch_stop(wefti_net_watch *watch)
 {
-    const uint64_t one = 1;
     if (!watch) {
         return;
     }
-    atomic_store(&watch->stopping, true);
-    ssize_t written = write(watch->stop_fd, &one, sizeof(one));
-    (void)written;
-    wefti_doorbell_wake(&watch->ask);
-    pthread_join(watch->thread, NULL);
-    close(watch->stop_fd);
+    watcher *all = watch->of; /* NULL: it was never added */
+    if (all) {
+        pthread_mutex_lock(&list_lock);
+        const bool last = take_out(watch);
+        pthread_mutex_unlock(&list_lock);
+        if (last) {
+            end(all);
+        }
+    }
+    close(watch->timer_fd);
     free(watch);
 }
 
 const wefti_thread_work *wefti_net_watch_get_work(const wefti_net_watch *watch)
 {
-    return &watch->work;
+    return &watch->of->work;
 }
 
 void wefti_net_watch_arm(wefti_net_watch *watch)
 {
-    if (!watch) {
-        return;
+    if (watch && !atomic_exchange(&watch->armed, true)) {
+        struct epoll_event event = {.events = EPOLLIN | EPOLLONESHOT,
+                                    .data = {.u64 = 2 * watch->id}};
+        (void)epoll_ctl(watch->of->epoll_fd, EPOLL_CTL_MOD, watch->event_fd,
+                        &event);
     }
-    atomic_store(&watch->armed, true);
-    wefti_doorbell_ring(&watch->ask);
 }
 
 void wefti_net_watch_leave(wefti_net_watch *watch)
@@ -154,8 +399,9 @@ void wefti_net_watch_leave(wefti_net_watch *watch)
     if (!watch) {
         return;
     }
-    atomic_store(&watch->left, true);
-    if (!atomic_load(&watch->lingering)) {
-        wefti_doorbell_ring(&watch->ask);
+    const uint64_t departures = atomic_fetch_add(&watch->departures, 1) + 1;
+    if (!atomic_exchange(&watch->lingering, true)) {
+        atomic_store(&watch->noted, departures);
+        start_timer(watch);
     }
 }

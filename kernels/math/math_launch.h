@@ -159,12 +159,13 @@ typedef struct wefti_math_add {
     size_t elems;
 } wefti_math_add;
 
-/* wefti_math_embedding_forward_<type> - embedding.h. */
+/* wefti_math_embedding_forward_<type> - embedding.h. Kernels do not read vocab,
+ * the rows of the table. */
 typedef struct wefti_math_embedding_forward {
     void *out;
     const void *table;
     const int32_t *ids;
-    size_t tokens, width;
+    size_t tokens, width, vocab;
 } wefti_math_embedding_forward;
 
 /*
@@ -175,7 +176,7 @@ typedef struct wefti_math_embedding_backward {
     void *dtable; /* wide */
     const void *dout;
     const int32_t *ids;
-    size_t tokens, width;
+    size_t tokens, width, vocab;
 } wefti_math_embedding_backward;
 
 /*

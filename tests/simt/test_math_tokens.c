@@ -39,10 +39,10 @@ static void check_embedding(check_random *random, math_kind kind, shape s)
     math_array dout = math_random(random, kind, s.tokens * s.width, 1);
     real *host_table = math_values(&table), *sum = math_values(&dtable);
     real *want = check_alloc(s.tokens * s.width), *slopes = math_values(&dout);
-    wefti_math_embedding_forward forward = {out.at, table.at, ids, s.tokens,
-                                            s.width};
-    wefti_math_embedding_backward backward = {dtable.at, dout.at, ids, s.tokens,
-                                              s.width};
+    wefti_math_embedding_forward forward = {out.at,   table.at, ids,
+                                            s.tokens, s.width,  s.vocab};
+    wefti_math_embedding_backward backward = {dtable.at, dout.at, ids,
+                                              s.tokens,  s.width, s.vocab};
 
     math->embedding_forward(want, host_table, ids, s.tokens, s.vocab, s.width);
     math_launch("embedding_forward", kind, &forward, random);

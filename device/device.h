@@ -50,11 +50,12 @@ typedef struct wefti_flag {
     uint32_t value; /* 0 or 1 */
 } wefti_flag;
 
-/* One launch of a kernel of kernels/wire/launch.h. */
+/* One launch of a kernel of kernels/wire/launch.h or math/math_launch.h. */
 typedef struct wefti_launch {
     const char *kernel; /* its name there */
     unsigned blocks, threads;
-    const void *args; /* its structure, copied */
+    size_t shared_bytes; /* dynamic shared memory of a block */
+    const void *args;    /* its structure, copied */
     size_t args_bytes;
 } wefti_launch;
 
@@ -81,6 +82,10 @@ typedef struct wefti_launch {
  * stream_destroy  drains, unless the stream was wrapped.
  * stream_copy     the only way that bytes are copied.
  * stream_call, stream_launch, stream_get_native, stream_get_sms    or NULL.
+ * stream_compute  run(arg), the host's own code, in stream order; or NULL: the
+ *                 device computes by kernels.
+ * mem_place       where that code finds bytes bytes at pointer, which the text
+ *                 calls name; or NULL: there.
  * stream_mark     all of marks in their order or none; count is 1 to
  *                 WEFTI_MARKS_MOST. One operation where the device has batches.
  * stream_flag     flags in their order, some of them perhaps where it fails;
@@ -115,6 +120,8 @@ typedef struct wefti_device_table {
                                 size_t bytes);
     void (*mem_unregister)(weft_device *device, void *pointer);
     weft_status (*mem_reach)(weft_device *device, int index);
+    weft_status (*mem_place)(const char *name, const void *pointer,
+                             size_t bytes, void **out);
     weft_status (*mem_export)(weft_device *device, const void *pointer,
                               weft_export *out);
     weft_status (*mem_import)(weft_device *device, const weft_export *given,
@@ -131,6 +138,8 @@ typedef struct wefti_device_table {
                                void *arg);
     weft_status (*stream_launch)(weft_stream *stream,
                                  const wefti_launch *launch);
+    weft_status (*stream_compute)(weft_stream *stream, void (*run)(void *arg),
+                                  void *arg);
     weft_status (*stream_mark)(weft_stream *stream, const wefti_mark *marks,
                                size_t count);
     weft_status (*stream_flag)(weft_stream *stream, const wefti_flag *flags,
@@ -213,13 +222,45 @@ WEFT_NODISCARD weft_status wefti_stream_is_captured(weft_stream *stream,
                                                     bool *captured_out);
 
 /*
- * wefti_stream_launch - a kernel of kernels/wire, in stream order.
+ * wefti_stream_launch - a kernel of kernels/wire or kernels/math, in stream
+ * order. The first of kernels/math has these loaded, which may wait for all
+ * that is queued on the GPU.
  *
- * Returns     OK | ERR_UNSUPPORTED (no WEFT_CAP_LAUNCHES) | ERR_INVALID (no
- *             such kernel) | ERR_NO_MEMORY | ERR_SYSTEM.
+ * Returns     OK | ERR_UNSUPPORTED (no WEFT_CAP_LAUNCHES; this weft was built
+ *             without math kernels) | ERR_INVALID (no
+ *             such kernel; more shared memory than a block may have) |
+ *             ERR_NO_MEMORY | ERR_SYSTEM.
  */
 WEFT_NODISCARD weft_status wefti_stream_launch(weft_stream *stream,
                                                const wefti_launch *launch);
+
+/*
+ * wefti_stream_compute - run(arg), in stream order, on a device that computes
+ * by the host's code: what a launch is elsewhere. It may take its time, and
+ * waits for nobody. Memory is where wefti_stream_place finds it.
+ *
+ * arg         borrowed until it has run; it runs whatever the stream has met.
+ *
+ * Returns     OK | ERR_UNSUPPORTED (the device has kernels instead) |
+ *             ERR_NO_MEMORY.
+ */
+WEFT_NODISCARD weft_status wefti_stream_compute(weft_stream *stream,
+                                                void (*run)(void *arg),
+                                                void *arg);
+
+/* Whether streams of the device take wefti_stream_compute. */
+bool wefti_stream_computes(const weft_stream *stream);
+
+/*
+ * wefti_stream_place - where run finds bytes bytes at pointer, which the error
+ * calls name.
+ *
+ * Returns     OK | ERR_INVALID (no memory of the device has so many there).
+ */
+WEFT_NODISCARD weft_status wefti_stream_place(const weft_stream *stream,
+                                              const char *name,
+                                              const void *pointer, size_t bytes,
+                                              void **out);
 
 /*
  * wefti_device_owns - whether pointer is memory that the host must not touch.

@@ -105,6 +105,7 @@ const wefti_device_table wefti_device_host = {
     .stream_destroy = wefti_host_stream_destroy,
     .stream_copy = wefti_host_stream_copy,
     .stream_call = wefti_host_stream_call,
+    .stream_compute = wefti_host_stream_call,
     .stream_mark = wefti_host_stream_mark,
     .stream_drain = wefti_host_stream_drain,
     .stream_stand = wefti_host_stream_stand,

@@ -96,6 +96,17 @@ static void shadow_close(weft_device *device)
     pthread_mutex_unlock(&units_lock);
 }
 
+static weft_status shadow_mem_place(const char *name, const void *pointer,
+                                    size_t bytes, void **out)
+{
+    char *found;
+    weft_status status = wefti_shadow_reach(name, pointer, bytes, &found);
+    if (status == WEFT_OK) {
+        *out = found;
+    }
+    return status;
+}
+
 const wefti_device_table wefti_device_shadow = {
     .kind = "shadow",
     .caps = WEFT_CAP_TIMES,
@@ -106,9 +117,11 @@ const wefti_device_table wefti_device_shadow = {
     .mem_query = wefti_shadow_mem_query,
     .mem_register = wefti_shadow_mem_register,
     .mem_unregister = wefti_shadow_mem_unregister,
+    .mem_place = shadow_mem_place,
     .stream_create = wefti_shadow_stream_create,
     .stream_destroy = wefti_shadow_stream_destroy,
     .stream_copy = wefti_shadow_stream_copy,
+    .stream_compute = wefti_shadow_stream_compute,
     .stream_mark = wefti_shadow_stream_mark,
     .stream_drain = wefti_shadow_stream_drain,
     .stream_stand = wefti_holds_find_stand,

@@ -187,17 +187,23 @@ weft_status wefti_shadow_stream_copy(weft_stream *stream, void *dst,
     return push(stream, &item, 1);
 }
 
+weft_status wefti_shadow_stream_compute(weft_stream *stream,
+                                        void (*run)(void *arg), void *arg)
+{
+    const wefti_shadow_item item = {.kind = WEFTI_SHADOW_KERNEL,
+                                    .of.kernel = {run, arg}};
+    return push(stream, &item, 1);
+}
+
 weft_status wefti_shadow_launch(weft_stream *stream, void (*kernel)(void *arg),
                                 void *arg)
 {
-    const wefti_shadow_item item = {.kind = WEFTI_SHADOW_KERNEL,
-                                    .of.kernel = {kernel, arg}};
     if (stream->device->table != &wefti_device_shadow) {
         return wefti_error(WEFT_ERR_INVALID,
                            "stream of a %s device: allowed is one of a shadow",
                            stream->device->table->kind);
     }
-    return push(stream, &item, 1);
+    return wefti_shadow_stream_compute(stream, kernel, arg);
 }
 
 weft_status wefti_shadow_stream_mark(weft_stream *base, const wefti_mark *marks,

@@ -145,6 +145,8 @@ weft_status wefti_shadow_stream_create(weft_device *device,
 void wefti_shadow_stream_destroy(weft_stream *stream);
 weft_status wefti_shadow_stream_copy(weft_stream *stream, void *dst,
                                      const void *src, size_t bytes);
+weft_status wefti_shadow_stream_compute(weft_stream *stream,
+                                        void (*run)(void *arg), void *arg);
 weft_status wefti_shadow_stream_mark(weft_stream *stream,
                                      const wefti_mark *marks, size_t count);
 weft_status wefti_shadow_stream_drain(weft_stream *stream);

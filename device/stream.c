@@ -7,6 +7,8 @@
 #include "base/sized.h"
 #include "device/object.h"
 
+#include <string.h>
+
 static weft_status check_config(const weft_device *device,
                                 const weft_stream_config *config)
 {
@@ -134,6 +136,31 @@ weft_status wefti_stream_launch(weft_stream *stream, const wefti_launch *launch)
                            stream->device->table->kind);
     }
     return stream->device->table->stream_launch(stream, launch);
+}
+
+bool wefti_stream_computes(const weft_stream *stream)
+{
+    return stream->device->table->stream_compute != NULL;
+}
+
+weft_status wefti_stream_compute(weft_stream *stream, void (*run)(void *arg),
+                                 void *arg)
+{
+    if (!wefti_stream_computes(stream)) {
+        return wefti_error(WEFT_ERR_UNSUPPORTED,
+                           "the %s device computes by kernels",
+                           stream->device->table->kind);
+    }
+    return stream->device->table->stream_compute(stream, run, arg);
+}
+
+weft_status wefti_stream_place(const weft_stream *stream, const char *name,
+                               const void *pointer, size_t bytes, void **out)
+{
+    memcpy(out, &pointer, sizeof(*out));
+    return stream->device->table->mem_place
+               ? stream->device->table->mem_place(name, pointer, bytes, out)
+               : WEFT_OK;
 }
 
 weft_status wefti_stream_flag(weft_stream *stream, const wefti_flag *flags,

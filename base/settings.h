@@ -90,6 +90,9 @@
       "~/.cache/weft")                                                         \
     X(KERNELS, TEXT, "", 0, 0,                                                 \
       "file with the kernels for GPUs; empty: weft_kernels.so beside libweft") \
+    X(MATH_KERNELS, TEXT, "", 0, 0,                                            \
+      "file with the math kernels for GPUs; empty: weft_math_kernels.so "      \
+      "beside libweft")                                                        \
     X(SHADOW_SEED, INT, "1", 0, 2147483647,                                    \
       "what the shadow device's delays and orders are drawn from (for tests)")
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# The kernels for GPUs: kernels/weft_kernels.fatbin, with code for sm_80, sm_90
-# and sm_100 and PTX for what comes later; kernels/ptx/<source>.ptx, the PTX of
+# The kernels for GPUs: kernels/weft_kernels.fatbin and weft_math_kernels.fatbin,
+# with code for sm_80, sm_90 and sm_100 and PTX for what comes later, each in a
+# module that libweft opens; of the former kernels/ptx/<source>.ptx, the PTX of
 # compute_80, and with WEFT_TEST_LONG kernels/ptx/compute_90/<source>.ptx: tests
 # interpret both. The code for sm_100 comes from compute_90 too, as nothing in
 # the kernels would differ, and each PTX takes nvcc ten seconds. Without nvcc
@@ -29,6 +30,39 @@ weft_include_root(kernels/math_cuda math_cuda_root kernels/math kernels/wire)
 set(WEFT_MATH_NVCC_FLAGS -std=c++17 -O3 -Werror all-warnings
     -I${math_cuda_root})
 
+# weft_kernels_module(NAME FLAGS list SOURCES list HEADERS list) - NAME.fatbin,
+# one module, so what it may define twice would not compile; and NAME.so, which
+# holds that and nothing else.
+function(weft_kernels_module name)
+    cmake_parse_arguments(arg "" "" "FLAGS;SOURCES;HEADERS" ${ARGN})
+    set(base ${CMAKE_BINARY_DIR}/kernels/${name})
+    set(all_sources "")
+    foreach(source ${arg_SOURCES})
+        string(APPEND all_sources "#include \"${source}\"\n")
+    endforeach()
+    file(CONFIGURE OUTPUT ${base}.cu CONTENT "${all_sources}" @ONLY)
+    add_custom_command(OUTPUT ${base}.fatbin
+        COMMAND ${WEFT_NVCC} ${arg_FLAGS}
+            -gencode arch=compute_80,code=[sm_80,compute_80]
+            -gencode arch=compute_90,code=[sm_90,sm_100] --threads 0 -fatbin
+            -o ${base}.fatbin ${base}.cu
+        DEPENDS ${arg_SOURCES} ${arg_HEADERS} ${base}.cu VERBATIM
+        COMMENT "${name} for sm_80, sm_90, sm_100")
+    add_custom_target(${name} ALL DEPENDS ${base}.fatbin)
+
+    # A copy of the source for each: what it depends on is a source's.
+    configure_file(${wire}/kernels_image.c ${base}_image.c COPYONLY)
+    set_source_files_properties(${base}_image.c PROPERTIES
+        OBJECT_DEPENDS ${base}.fatbin)
+    add_library(${name}_so MODULE ${base}_image.c)
+    target_compile_definitions(${name}_so PRIVATE
+        WEFTI_KERNELS_FILE="${base}.fatbin")
+    add_dependencies(${name}_so ${name})
+    target_link_libraries(${name}_so PRIVATE weft_flags)
+    set_target_properties(${name}_so PROPERTIES PREFIX "" OUTPUT_NAME ${name})
+    install(TARGETS ${name}_so LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/weft)
+endfunction()
+
 set(weft_ptx_archs 80)
 if(WEFT_TEST_LONG)
     list(APPEND weft_ptx_archs 90)
@@ -43,7 +77,6 @@ else()
     set(kernels_dir ${CMAKE_BINARY_DIR}/kernels)
     file(MAKE_DIRECTORY ${kernels_dir}/ptx/compute_90)
     set(outputs)
-    set(all_sources "")
     foreach(source ${weft_kernel_sources})
         get_filename_component(name ${source} NAME_WE)
         foreach(arch ${weft_ptx_archs})
@@ -58,54 +91,11 @@ else()
                 COMMENT "PTX of ${name}.cu for compute_${arch}")
             list(APPEND outputs ${ptx})
         endforeach()
-        string(APPEND all_sources "#include \"${source}\"\n")
     endforeach()
-    # One module: what it may define twice would not compile.
-    file(CONFIGURE OUTPUT ${kernels_dir}/weft_kernels.cu
-        CONTENT "${all_sources}" @ONLY)
-    add_custom_command(OUTPUT ${kernels_dir}/weft_kernels.fatbin
-        COMMAND ${WEFT_NVCC} ${WEFT_NVCC_FLAGS}
-            -gencode arch=compute_80,code=[sm_80,compute_80]
-            -gencode arch=compute_90,code=[sm_90,sm_100] --threads 0 -fatbin
-            -o ${kernels_dir}/weft_kernels.fatbin ${kernels_dir}/weft_kernels.cu
-        DEPENDS ${weft_kernel_sources} ${weft_kernel_headers}
-            ${kernels_dir}/weft_kernels.cu VERBATIM
-        COMMENT "kernels for sm_80, sm_90, sm_100")
-    list(APPEND outputs ${kernels_dir}/weft_kernels.fatbin)
-    add_custom_target(weft_kernels ALL DEPENDS ${outputs})
-
-    set(all_sources "")
-    foreach(source ${weft_math_kernel_sources})
-        string(APPEND all_sources "#include \"${source}\"\n")
-    endforeach()
-    file(CONFIGURE OUTPUT ${kernels_dir}/weft_math_kernels.cu
-        CONTENT "${all_sources}" @ONLY)
-    add_custom_command(OUTPUT ${kernels_dir}/weft_math_kernels.fatbin
-        COMMAND ${WEFT_NVCC} ${WEFT_MATH_NVCC_FLAGS}
-            -gencode arch=compute_80,code=[sm_80,compute_80]
-            -gencode arch=compute_90,code=[sm_90,sm_100] --threads 0 -fatbin
-            -o ${kernels_dir}/weft_math_kernels.fatbin
-            ${kernels_dir}/weft_math_kernels.cu
-        DEPENDS ${weft_math_kernel_sources} ${weft_math_kernel_headers}
-            ${kernels_dir}/weft_math_kernels.cu VERBATIM
-        COMMENT "math kernels for sm_80, sm_90, sm_100")
-    # Not in all: nothing opens them yet, and nvcc takes 16 seconds.
-    add_custom_target(weft_math_kernels
-        DEPENDS ${kernels_dir}/weft_math_kernels.fatbin)
-
-    # weft_kernels.so: the fatbin and nothing else, opened by libweft when a GPU
-    # is to run a kernel.
-    add_library(weft_kernels_so MODULE
-        ${CMAKE_SOURCE_DIR}/kernels/wire/kernels_image.c)
-    set_source_files_properties(
-        ${CMAKE_SOURCE_DIR}/kernels/wire/kernels_image.c PROPERTIES
-        OBJECT_DEPENDS ${kernels_dir}/weft_kernels.fatbin)
-    target_compile_definitions(weft_kernels_so PRIVATE
-        WEFTI_KERNELS_FILE="${kernels_dir}/weft_kernels.fatbin")
-    add_dependencies(weft_kernels_so weft_kernels)
-    target_link_libraries(weft_kernels_so PRIVATE weft_flags)
-    set_target_properties(weft_kernels_so PROPERTIES
-        PREFIX "" OUTPUT_NAME weft_kernels)
-    install(TARGETS weft_kernels_so
-        LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/weft)
+    add_custom_target(weft_kernels_ptx ALL DEPENDS ${outputs})
+    weft_kernels_module(weft_kernels FLAGS ${WEFT_NVCC_FLAGS}
+        SOURCES ${weft_kernel_sources} HEADERS ${weft_kernel_headers})
+    weft_kernels_module(weft_math_kernels FLAGS ${WEFT_MATH_NVCC_FLAGS}
+        SOURCES ${weft_math_kernel_sources} HEADERS ${weft_math_kernel_headers})
+    add_dependencies(weft_kernels weft_kernels_ptx) # what tests wait for
 endif()

@@ -72,11 +72,13 @@ struct CUdevResourceDesc_st;
     X(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 75)                        \
     X(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, 76)                        \
     X(CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM, 91)         \
+    X(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, 97)               \
     X(CU_DEVICE_ATTRIBUTE_CAN_FLUSH_REMOTE_WRITES, 98)                         \
     X(CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED, 99)                         \
     X(CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, 102)            \
     X(CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED, 103)    \
     X(CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS, 122)                  \
+    X(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 8)                      \
     X(CU_POINTER_ATTRIBUTE_MEMORY_TYPE, 2)                                     \
     X(CU_POINTER_ATTRIBUTE_BUFFER_ID, 7)                                       \
     X(CU_POINTER_ATTRIBUTE_IS_MANAGED, 8)                                      \
@@ -290,6 +292,8 @@ typedef struct wefti_cuda_resource {
       (struct CUkern_st * *kernels, unsigned count, struct CUlib_st *library)) \
     X(cuKernelGetFunction, 12000, 1,                                           \
       (struct CUfunc_st * *function, struct CUkern_st * kernel))               \
+    X(cuKernelSetAttribute, 12000, 1,                                          \
+      (int attribute, int value, struct CUkern_st *kernel, int device))        \
     X(cuLaunchKernel, 4000, 1,                                                 \
       (struct CUfunc_st * function, unsigned grid_x, unsigned grid_y,          \
        unsigned grid_z, unsigned block_x, unsigned block_y, unsigned block_z,  \

@@ -33,6 +33,20 @@ static void check_misused(void *arg)
     launch.blocks = 0;
     CHECK_REFUSED(WEFT_ERR_INVALID, wefti_stream_launch(stream, &launch),
                   "0 blocks");
+    int most;
+    char said[64];
+    CHECK_OK(cuDeviceGetAttribute(
+        &most, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, 0));
+    CHECK(most > 48 << 10);
+    launch.blocks = 1;
+    launch.shared_bytes = (size_t)most + 1;
+    snprintf(said, sizeof(said), "of shared memory: allowed is %d", most);
+    CHECK_REFUSED(WEFT_ERR_INVALID, wefti_stream_launch(stream, &launch), said);
+    launch.shared_bytes--;
+    CHECK_WEFT(wefti_stream_launch(stream, &launch));
+    launch.shared_bytes = 48 << 10; /* it may still have more */
+    CHECK_WEFT(wefti_stream_launch(stream, &launch));
+    CHECK_WEFT(weft_stream_wait(stream));
     weft_stream_destroy(stream);
     close_cuda(device);
 }

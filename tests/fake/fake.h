@@ -39,6 +39,10 @@
 
 enum { FAKE_MOST_DEVICES = 16, FAKE_PAGE_BYTES = 4096 };
 
+/* Dynamic shared memory of a block: as it is, and where the kernel was given
+ * more (compute capability 9.0). */
+enum { FAKE_SHARED_BYTES = 48 << 10, FAKE_SHARED_MOST_BYTES = 227 << 10 };
+
 /* Owners that are no ordinal. */
 enum { FAKE_HOST = -1, FAKE_HIDDEN = -2 };
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * tests/fake/fake_args.c - what the arguments of each kernel of kernels/wire
- * point to (kernels/wire/launch.h). A kernel that is emulated on the host must
- * not access device addresses, which fault; it gets the fake's own.
+ * and kernels/math point to (launch.h, math_op.h there). A kernel that is
+ * emulated on the host must not access device addresses, which fault; it gets
+ * the fake's own.
  */
 #include "tests/fake/fake_launch.h"
 
@@ -144,14 +145,41 @@ static const kernel_kind *find_kind(const char *kernel)
     return NULL;
 }
 
+static bool of_math(fake_uses *uses, void *args)
+{
+    wefti_math_op op;
+    wefti_math_type type;
+    wefti_math_use used[WEFTI_MATH_USES];
+    if (!wefti_math_op_find(uses->kernel, &op, &type)) {
+        return false;
+    }
+    size_t count = wefti_math_op_uses(op, type, args, used);
+    for (size_t i = 0; i < count; i++) {
+        const void *place = (const char *)args + used[i].place;
+        const void *address;
+        memcpy(&address, place, sizeof(address));
+        translate(uses, place, address ? wefti_math_use_bytes(&used[i]) : 0);
+    }
+    return true;
+}
+
 size_t fake_args_bytes(const char *kernel)
 {
     const kernel_kind *kind = find_kind(kernel);
-    return kind ? kind->args_bytes : 0;
+    wefti_math_op op;
+    wefti_math_type type;
+    size_t bytes = kind ? kind->args_bytes
+                   : wefti_math_op_find(kernel, &op, &type)
+                       ? wefti_math_op_args_bytes(op)
+                       : 0;
+    return bytes <= FAKE_LAUNCH_BYTES ? bytes : 0;
 }
 
 bool fake_args_translate(fake_uses *uses, void *args)
 {
+    if (of_math(uses, args)) {
+        return !uses->failed;
+    }
     const kernel_kind *kind = find_kind(uses->kernel);
     const char *type = uses->kernel + strlen(kind->prefix);
     size_t bytes = 1, wide_bytes = 1;

@@ -104,6 +104,8 @@ static int attribute_value(CUdevice_attribute attribute, CUdevice device)
         return INT32_MAX;
     case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK:
         return 49152;
+    case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN:
+        return FAKE_SHARED_MOST_BYTES;
     case CU_DEVICE_ATTRIBUTE_WARP_SIZE:
     case CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR:
         return 32;

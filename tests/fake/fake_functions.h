@@ -196,6 +196,9 @@
       (CUfunction * function, CUkernel kernel))                                \
     X(cuFuncGetAttribute, cuFuncGetAttribute, 2020,                            \
       (int *value, CUfunction_attribute attribute, CUfunction function))       \
+    X(cuKernelSetAttribute, cuKernelSetAttribute, 12000,                       \
+      (CUfunction_attribute attribute, int value, CUkernel kernel,             \
+       CUdevice device))                                                       \
     X(cuLaunchKernel, cuLaunchKernel, 4000,                                    \
       (CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, \
        unsigned block_x, unsigned block_y, unsigned block_z,                   \

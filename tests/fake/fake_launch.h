@@ -7,9 +7,10 @@
 
 #include "tests/fake/fake.h"
 
+#include "kernels/math/math_op.h"
 #include "kernels/wire/launch.h"
 
-enum { FAKE_LAUNCH_USES = WEFTI_LAUNCH_SOURCES + 2 };
+enum { FAKE_LAUNCH_BYTES = sizeof(wefti_reduce_args) }; /* of the largest */
 
 /* The ranges that a running kernel uses. */
 typedef struct fake_uses {

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * tests/fake/fake_module.c - modules and kernels. Of an image only its kind is
- * looked at; its kernels are those of kernels/wire, compiled for the host and
- * run by tests/simt, one launch at a time in the process, in an order of blocks
- * and threads by chance. Without a C++ compiler there are none.
+ * looked at; its kernels are those of kernels/wire and kernels/math, compiled
+ * for the host and run by tests/simt, one launch at a time in the process, in
+ * an order of blocks and threads by chance. Without a C++ compiler there are
+ * none.
  */
 #include "tests/fake/fake_launch.h"
 
@@ -15,7 +16,6 @@
 
 enum {
     MOST_THREADS = 1024,
-    MOST_SHARED_BYTES = 48 << 10,
     THREADS_OF_MULTIPROCESSOR = 2048,
     BLOCKS_OF_MULTIPROCESSOR = 32,
     FATBIN_MAGIC = (int)0xba55ed50,
@@ -27,6 +27,7 @@ struct CUfunc_st {
     char name[64];
     CUcontext context; /* NULL: a kernel of a library, of any */
     uint32_t loaded;   /* of a library's: the ordinals that have its code */
+    int shared_bytes[FAKE_MOST_DEVICES]; /* that it was given; 0: as it is */
 };
 
 struct CUmod_st {
@@ -41,7 +42,7 @@ struct CUlib_st {
 struct fake_launch {
     char name[64]; /* the module may be unloaded meanwhile */
     simt_config config;
-    char args[sizeof(wefti_reduce_args)]; /* the largest */
+    char args[FAKE_LAUNCH_BYTES];
 };
 
 /* cuModuleLoadData: "cubin, PTX or fatbin"; else INVALID_IMAGE. */
@@ -105,11 +106,7 @@ CUresult cuModuleUnload(CUmodule module)
 static bool has_kernel(const char *name)
 {
 #ifdef FAKE_KERNELS
-    const simt_kernel *kernel = simt_kernels;
-    while (kernel->name && strcmp(kernel->name, name) != 0) {
-        kernel++;
-    }
-    return kernel->name != NULL;
+    return simt_find(name) != NULL;
 #else
     (void)name;
     return false;
@@ -234,7 +231,7 @@ CUresult cuLibraryGetKernelCount(unsigned *count, CUlibrary library)
     }
     *count = 0;
 #ifdef FAKE_KERNELS
-    while (simt_kernels[*count].name) {
+    while (simt_at(*count)) {
         ++*count;
     }
 #endif
@@ -253,7 +250,7 @@ CUresult cuLibraryEnumerateKernels(CUkernel *kernels, unsigned count,
 #ifdef FAKE_KERNELS
     for (unsigned i = 0; i < there && i < count && result == CUDA_SUCCESS;
          i++) {
-        result = cuLibraryGetKernel(&kernels[i], library, simt_kernels[i].name);
+        result = cuLibraryGetKernel(&kernels[i], library, simt_at(i)->name);
     }
 #else
     (void)count;
@@ -270,6 +267,34 @@ CUresult cuKernelGetFunction(CUfunction *function, CUkernel kernel)
     *function = (CUfunction)kernel;
     load(*function, fake_current()->ordinal);
     return CUDA_SUCCESS;
+}
+
+/* cuKernelSetAttribute: for one device, all its contexts. "The sum of [its
+ * static shared memory] and this attribute cannot exceed the device attribute
+ * CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN." */
+CUresult cuKernelSetAttribute(CUfunction_attribute attribute, int value,
+                              CUkernel kernel, CUdevice device)
+{
+    CUresult result = fake_enter();
+    if (result != CUDA_SUCCESS || !kernel || !fake_is_ordinal(device) ||
+        attribute != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES ||
+        value < 0 || value > FAKE_SHARED_MOST_BYTES) {
+        return result != CUDA_SUCCESS     ? result
+               : !fake_is_ordinal(device) ? CUDA_ERROR_INVALID_DEVICE
+                                          : CUDA_ERROR_INVALID_VALUE;
+    }
+    pthread_mutex_lock(&fake.lock);
+    ((CUfunction)kernel)->shared_bytes[device] = value;
+    pthread_mutex_unlock(&fake.lock);
+    return CUDA_SUCCESS;
+}
+
+static int get_shared(CUfunction function, int ordinal)
+{
+    pthread_mutex_lock(&fake.lock);
+    int given = function->shared_bytes[ordinal];
+    pthread_mutex_unlock(&fake.lock);
+    return given ? given : FAKE_SHARED_BYTES;
 }
 
 CUresult cuFuncGetAttribute(int *value, CUfunction_attribute attribute,
@@ -290,6 +315,9 @@ CUresult cuFuncGetAttribute(int *value, CUfunction_attribute attribute,
     case CU_FUNC_ATTRIBUTE_NUM_REGS:
         *value = 32;
         return CUDA_SUCCESS;
+    case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
+        *value = get_shared(function, fake_current()->ordinal);
+        return CUDA_SUCCESS;
     }
     return CUDA_ERROR_INVALID_VALUE;
 }
@@ -301,7 +329,7 @@ CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks,
 {
     CUresult result = fake_enter_context();
     if (result != CUDA_SUCCESS || !blocks || !function || threads < 1 ||
-        threads > MOST_THREADS || shared_bytes > MOST_SHARED_BYTES) {
+        threads > MOST_THREADS || shared_bytes > FAKE_SHARED_BYTES) {
         return result != CUDA_SUCCESS ? result : CUDA_ERROR_INVALID_VALUE;
     }
     int fit = THREADS_OF_MULTIPROCESSOR / ((threads + 31) / 32 * 32);
@@ -355,7 +383,7 @@ CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y,
     }
     uint64_t threads = (uint64_t)block_x * block_y * block_z;
     if (!grid_x || !grid_y || !grid_z || threads == 0 ||
-        threads > MOST_THREADS || shared_bytes > MOST_SHARED_BYTES) {
+        threads > MOST_THREADS) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     pthread_mutex_lock(&fake.lock);
@@ -365,6 +393,12 @@ CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y,
     if (!fits) {
         fake_say("cuLaunchKernel: the stream is not of the kernel's context");
         return CUDA_ERROR_INVALID_HANDLE;
+    }
+    int most = get_shared(function, stream->context->ordinal);
+    if (shared_bytes > (unsigned)most) {
+        fake_say("cuLaunchKernel: %u bytes of shared memory, of at most %d",
+                 shared_bytes, most);
+        return CUDA_ERROR_INVALID_VALUE;
     }
     struct fake_launch *launch = calloc(1, sizeof(*launch));
     if (!launch) {

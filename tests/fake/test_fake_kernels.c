@@ -234,6 +234,20 @@ static void check_launch_refused(void *arg)
              cuLaunchKernel(copy, 1, 1, 1, 1025, 1, 1, 0, stream, params, 0));
     CHECK_IS(CUDA_ERROR_INVALID_VALUE,
              cuLaunchKernel(copy, 0, 1, 1, 32, 1, 1, 0, stream, params, 0));
+    kernel = (CUkernel)find_any("wefti_copy_bytes");
+    const int shared = 48 << 10,
+              set = CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+    CHECK_IS(CUDA_ERROR_INVALID_VALUE,
+             cuLaunchKernel((CUfunction)kernel, 1, 1, 1, 32, 1, 1,
+                            (unsigned)shared + 1, stream, params, 0));
+    CHECK_IS(CUDA_ERROR_INVALID_VALUE,
+             cuKernelSetAttribute(set, (227 << 10) + 1, kernel, 0));
+    CHECK_OK(cuKernelSetAttribute(set, shared + 1, kernel, 0));
+    CHECK_OK(cuLaunchKernel((CUfunction)kernel, 1, 1, 1, 32, 1, 1,
+                            (unsigned)shared + 1, stream, params, 0));
+    CHECK_IS(CUDA_ERROR_INVALID_VALUE, /* on the other device it has as ever */
+             cuLaunchKernel((CUfunction)kernel, 1, 1, 1, 32, 1, 1,
+                            (unsigned)shared + 1, other, params, 0));
     CHECK_OK(cuFuncGetAttribute(&value, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK,
                                 copy));
     CHECK(value == 1024);

@@ -386,13 +386,33 @@ static void run_launch()
     free(order);
 }
 
-static const simt_kernel *find_kernel(const char *name)
+static simt_list *lists;
+
+void simt_add(simt_list *list)
 {
-    const simt_kernel *kernel = simt_kernels;
-    while (kernel->name && strcmp(kernel->name, name) != 0) {
-        kernel++;
+    list->next = lists;
+    lists = list;
+}
+
+const simt_kernel *simt_at(size_t index)
+{
+    for (const simt_list *list = lists; list; list = list->next) {
+        for (const simt_kernel *at = list->kernels; at->name; at++) {
+            if (index-- == 0) {
+                return at;
+            }
+        }
     }
-    return kernel->name ? kernel : nullptr;
+    return nullptr;
+}
+
+const simt_kernel *simt_find(const char *name)
+{
+    const simt_kernel *at = nullptr;
+    for (size_t i = 0; (at = simt_at(i)) && strcmp(at->name, name) != 0;) {
+        i++;
+    }
+    return at;
 }
 
 static bool config_fits(const simt_config *config)
@@ -410,7 +430,7 @@ static bool config_fits(const simt_config *config)
 int simt_launch(const char *name, const simt_config *config, void **params)
 {
     run = simt_run();
-    run.kernel = find_kernel(name);
+    run.kernel = simt_find(name);
     if (!run.kernel || !config_fits(config)) {
         snprintf(fault_text, sizeof(fault_text), "%s: %s", name,
                  run.kernel ? "a grid of none, or not 1 to 1024 threads"

@@ -39,7 +39,7 @@ typedef struct simt_config {
 /*
  * simt_launch - runs a kernel to its end.
  *
- * kernel  its name, one of simt_kernels.
+ * kernel  its name, of those that were added.
  * params  a pointer to each of its arguments.
  *
  * Returns     0, or -1: the kernel broke a rule of the machine, and stopped
@@ -51,18 +51,35 @@ int simt_launch(const char *kernel, const simt_config *config, void **params);
 /* What stopped the last launch: kernel, block, thread, file:line, rule. */
 const char *simt_fault(void);
 
-/* The kernels there are; the program defines it, the last name is NULL. */
 typedef struct simt_kernel {
     const char *name;
     void (*call)(void **params);
 } simt_kernel;
 
-extern const simt_kernel simt_kernels[];
+/* Kernels of a program, the last name being NULL; it may have several lists. */
+typedef struct simt_list {
+    const simt_kernel *kernels;
+    struct simt_list *next;
+} simt_list;
+
+void simt_add(simt_list *list);                 /* before main: SIMT_ADD */
+const simt_kernel *simt_find(const char *name); /* NULL: there is none */
+const simt_kernel *simt_at(size_t index);       /* NULL: past the last */
 
 #ifdef __cplusplus
 }
 
-/* An entry of simt_kernels: {"name", simt_call<name>}. */
+/* Adds a list of a file, as the program or library is loaded. */
+struct simt_adder {
+    simt_list list;
+    explicit simt_adder(const simt_kernel *kernels) : list{kernels, nullptr}
+    {
+        simt_add(&list);
+    }
+};
+#define SIMT_ADD(kernels) static simt_adder kernels##_adder(kernels);
+
+/* An entry of a list: {"name", simt_call<name>}. */
 template <class... Args, size_t... At>
 void simt_call_with(void (*kernel)(Args...), void **params,
                     std::index_sequence<At...>)

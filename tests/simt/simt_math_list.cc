@@ -49,4 +49,6 @@ KERNELS(DECLARE)
 
 #define NAME(op, name) SIMT_KERNEL(wefti_math_##op##_##name),
 
-const simt_kernel simt_kernels[] = {KERNELS(NAME){nullptr, nullptr}};
+static const simt_kernel math_kernels[] = {KERNELS(NAME){nullptr, nullptr}};
+
+SIMT_ADD(math_kernels)

@@ -21,7 +21,7 @@ void wrong_unwritten(unsigned *out);
 void wrong_plain_add(unsigned *out);
 }
 
-const simt_kernel simt_kernels[] = {
+static const simt_kernel sample_kernels[] = {
     SIMT_KERNEL(sample_turn),
     SIMT_KERNEL(sample_sum),
     SIMT_KERNEL(sample_warp),
@@ -38,3 +38,5 @@ const simt_kernel simt_kernels[] = {
     SIMT_KERNEL(wrong_plain_add),
     {nullptr, nullptr},
 };
+
+SIMT_ADD(sample_kernels)

@@ -29,10 +29,12 @@ void wefti_unpack_bytes(const wefti_pack_args args);
 #define NAME_NARROW(type) SIMT_KERNEL(wefti_narrow_##type),
 #define NAME_SCALE(type)  SIMT_KERNEL(wefti_scale_##type),
 
-const simt_kernel simt_kernels[] = {
+static const simt_kernel wire_kernels[] = {
     ALL(NAME_REDUCE) SMALL(NAME_WIDEN) ALL(NAME_NARROW) ALL(NAME_SCALE)
         SIMT_KERNEL(wefti_copy_bytes),
     SIMT_KERNEL(wefti_pack_bytes),
     SIMT_KERNEL(wefti_unpack_bytes),
     {nullptr, nullptr},
 };
+
+SIMT_ADD(wire_kernels)

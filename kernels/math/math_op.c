@@ -9,9 +9,6 @@
 #include <stdio.h>
 #include <string.h>
 
-typedef wefti_math_attention_backward wefti_math_attention_dq;
-typedef wefti_math_attention_backward wefti_math_attention_dkdv;
-
 enum { WARPS = WEFTI_MATH_THREADS / 32 };
 
 /* The types of a kernel's arrays. */

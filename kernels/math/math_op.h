@@ -56,6 +56,9 @@ typedef enum wefti_math_op {
         WEFTI_MATH_OP_COUNT
 } wefti_math_op;
 
+typedef wefti_math_attention_backward wefti_math_attention_dq;
+typedef wefti_math_attention_backward wefti_math_attention_dkdv;
+
 typedef struct wefti_math_rmsnorm_gradients {
     wefti_math_rmsnorm_backward of;
     void *dweight; /* wide, added to */

@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * kernels/math/math_stream.h - the kernels as work of a stream, on any device:
+ * the same calls whether the host computes (host, shadow: math_job.h) or a GPU
+ * (cuda: math_launch.h).
+ *
+ *     tensor, tensor, ... --check--> argument of math_launch.h --post--> stream
+ *                                                               |  launch
+ *                                                               |  or job
+ *
+ * The formulas are those of rmsnorm.h and so on. Each call checks what it is
+ * given, queues its work and returns. Tensors are borrowed for the call, their
+ * memory until the stream has come past the work; it is the device's, and
+ * arrays do not overlap unless it says so.
+ *
+ * Types: all arrays of a call are of one, f32, bf16 or f64, which is that of
+ * the first tensor after those that are "wide": f32 beside bf16, else the same.
+ * "mixed" may be bf16 or f32 beside bf16. bf16 is computed in f32 and rounded
+ * once. A host has kernels for one wide type (real.h), a GPU for all.
+ *
+ * Flat tensors are one row. Strides are free where it says "strided", else
+ * rows follow each other.
+ *
+ * Returns, all of them: OK | ERR_INVALID (a tensor that does not fit: the text
+ *             names it, and what fits; memory that is not the device's) |
+ *             ERR_UNSUPPORTED (no kernels: of that type on the host, or the
+ *             file with those for GPUs is missing) | ERR_NO_MEMORY | ERR_SYSTEM
+ *             | otherwise nothing is queued, but for calls of several kernels.
+ * Threads     any, of one stream one at a time.  Blocks: the first call on a
+ *             GPU may wait for all that is queued there (device/device.h).
+ */
+#ifndef KERNELS_MATH_MATH_STREAM_H
+#define KERNELS_MATH_MATH_STREAM_H
+
+#include "device/device.h"
+#include "kernels/math/adamw.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Rows of width elements, stride elements from one row to the next. */
+typedef struct wefti_math_tensor {
+    void *at;
+    weft_dtype dtype;
+    size_t rows, width, stride;
+} wefti_math_tensor;
+
+static inline wefti_math_tensor wefti_math_rows(void *at, weft_dtype dtype,
+                                                size_t rows, size_t width)
+{
+    return (wefti_math_tensor){at, dtype, rows, width, width};
+}
+
+static inline wefti_math_tensor wefti_math_flat(void *at, weft_dtype dtype,
+                                                size_t elems)
+{
+    return wefti_math_rows(at, dtype, 1, elems);
+}
+
+/* ---- elementwise.h: all flat ----------------------------------------------
+ */
+
+WEFT_NODISCARD weft_status wefti_stream_fill(weft_stream *stream,
+                                             const wefti_math_tensor *dst,
+                                             double value);
+/* dst may be src; in add, a or b. */
+WEFT_NODISCARD weft_status wefti_stream_scale(weft_stream *stream,
+                                              const wefti_math_tensor *dst,
+                                              const wefti_math_tensor *src,
+                                              double factor);
+WEFT_NODISCARD weft_status wefti_stream_add(weft_stream *stream,
+                                            const wefti_math_tensor *dst,
+                                            const wefti_math_tensor *a,
+                                            const wefti_math_tensor *b);
+
+/* ---- rmsnorm.h --------------------------------------------------------------
+ */
+
+/*
+ * y x        [rows][width]; y may be x.
+ * rstd       wide, flat [rows]; or NULL.
+ * weight     flat [width].
+ */
+WEFT_NODISCARD weft_status wefti_stream_rmsnorm_forward(
+    weft_stream *stream, const wefti_math_tensor *y,
+    const wefti_math_tensor *rstd, const wefti_math_tensor *x,
+    const wefti_math_tensor *weight, double eps);
+
+/*
+ * dx dy x    [rows][width]; dx may be dy unless accumulate.
+ * dweight    wide, flat [width]; added to.
+ * scratch    wide, [wefti_math_dweight_partials(rows)][width].
+ */
+WEFT_NODISCARD weft_status wefti_stream_rmsnorm_backward(
+    weft_stream *stream, const wefti_math_tensor *dx,
+    const wefti_math_tensor *dweight, const wefti_math_tensor *dy,
+    const wefti_math_tensor *x, const wefti_math_tensor *weight,
+    const wefti_math_tensor *rstd, bool accumulate,
+    const wefti_math_tensor *scratch);
+
+/* ---- rope.h
+ * ------------------------------------------------------------------
+ */
+
+/* table: wide, [tokens][head_size]. positions: i32, flat [tokens]; or NULL. */
+WEFT_NODISCARD weft_status wefti_stream_rope_table(
+    weft_stream *stream, const wefti_math_tensor *table,
+    const wefti_math_tensor *positions, int64_t first, double theta);
+
+/* x: [tokens][heads head_size], strided; backward turns it back. */
+WEFT_NODISCARD weft_status wefti_stream_rope(weft_stream *stream,
+                                             const wefti_math_tensor *x,
+                                             const wefti_math_tensor *table,
+                                             bool backward);
+
+/* ---- swiglu.h: gate, up and their gradients strided, one stride -------------
+ */
+
+WEFT_NODISCARD weft_status wefti_stream_swiglu_forward(
+    weft_stream *stream, const wefti_math_tensor *out,
+    const wefti_math_tensor *gate, const wefti_math_tensor *up);
+
+/* dgate and dup may be gate and up. */
+WEFT_NODISCARD weft_status wefti_stream_swiglu_backward(
+    weft_stream *stream, const wefti_math_tensor *dgate,
+    const wefti_math_tensor *dup, const wefti_math_tensor *dout,
+    const wefti_math_tensor *gate, const wefti_math_tensor *up);
+
+/* ---- embedding.h: ids i32, flat [tokens] ------------------------------------
+ */
+
+WEFT_NODISCARD weft_status wefti_stream_embedding_forward(
+    weft_stream *stream, const wefti_math_tensor *out,
+    const wefti_math_tensor *table, const wefti_math_tensor *ids);
+
+/* dtable: wide; added to. */
+WEFT_NODISCARD weft_status wefti_stream_embedding_backward(
+    weft_stream *stream, const wefti_math_tensor *dtable,
+    const wefti_math_tensor *dout, const wefti_math_tensor *ids);
+
+/* ---- cross_entropy.h
+ * ---------------------------------------------------------
+ */
+
+/*
+ * loss       wide, flat [tokens].
+ * dlogits    [tokens][vocab]; may be logits; or NULL.
+ * targets    i32, flat [tokens].
+ */
+WEFT_NODISCARD weft_status wefti_stream_cross_entropy(
+    weft_stream *stream, const wefti_math_tensor *loss,
+    const wefti_math_tensor *dlogits, const wefti_math_tensor *logits,
+    const wefti_math_tensor *targets, double scale);
+
+/* ---- adamw.h, sumsq.h: all flat
+ * ----------------------------------------------
+ */
+
+/*
+ * param        rounded from master; NULL: there are only masters, of grad's
+ *              type or, beside bf16, wide.
+ * master m v   wide.
+ * grad         mixed.
+ * grad_factor  f64 [1], times config's grad_scale; NULL: 1.
+ */
+WEFT_NODISCARD weft_status wefti_stream_adamw(
+    weft_stream *stream, const wefti_math_tensor *param,
+    const wefti_math_tensor *master, const wefti_math_tensor *m,
+    const wefti_math_tensor *v, const wefti_math_tensor *grad,
+    const wefti_math_tensor *grad_factor, const wefti_adamw_config *config);
+
+/* partials: f64 [wefti_sumsq_blocks(elems)]. */
+WEFT_NODISCARD weft_status wefti_stream_sumsq(weft_stream *stream,
+                                              const wefti_math_tensor *partials,
+                                              const wefti_math_tensor *x);
+
+/* norm, factor: f64 [1], as wefti_math_clip has them; partials: f64. */
+WEFT_NODISCARD weft_status wefti_stream_clip(weft_stream *stream,
+                                             const wefti_math_tensor *norm,
+                                             const wefti_math_tensor *factor,
+                                             const wefti_math_tensor *partials,
+                                             double scale, double most);
+
+/* ---- attention.h, for several sequences of one length
+ * ------------------------
+ */
+
+typedef struct wefti_math_heads {
+    size_t sequences, heads, kv_heads;
+    double scale;
+    bool causal;
+    int64_t causal_offset;
+} wefti_math_heads;
+
+/*
+ * o          mixed, [sequences q_tokens][heads head_size], strided.
+ * lse        wide, [sequences q_tokens][heads].
+ * q          as o;  k v   [sequences kv_tokens][kv_heads head_size], strided,
+ *            one stride.
+ */
+WEFT_NODISCARD weft_status wefti_stream_attention_forward(
+    weft_stream *stream, const wefti_math_tensor *o,
+    const wefti_math_tensor *lse, const wefti_math_tensor *q,
+    const wefti_math_tensor *k, const wefti_math_tensor *v,
+    const wefti_math_heads *heads, bool merge);
+
+/* o and lse become those over the keys of both results; one stride of both. */
+WEFT_NODISCARD weft_status wefti_stream_attention_merge(
+    weft_stream *stream, const wefti_math_tensor *o,
+    const wefti_math_tensor *lse, const wefti_math_tensor *other_o,
+    const wefti_math_tensor *other_lse);
+
+/* delta: wide, [tokens][heads]. o: mixed; of dout's stride. */
+WEFT_NODISCARD weft_status wefti_stream_attention_delta(
+    weft_stream *stream, const wefti_math_tensor *delta,
+    const wefti_math_tensor *o, const wefti_math_tensor *dout);
+
+/*
+ * dq dk dv   mixed, laid out as q, k and v, strides too.
+ * accumulate true: added to; false: written.
+ */
+WEFT_NODISCARD weft_status wefti_stream_attention_backward(
+    weft_stream *stream, const wefti_math_tensor *dq,
+    const wefti_math_tensor *dk, const wefti_math_tensor *dv,
+    const wefti_math_tensor *dout, const wefti_math_tensor *q,
+    const wefti_math_tensor *k, const wefti_math_tensor *v,
+    const wefti_math_tensor *lse, const wefti_math_tensor *delta,
+    const wefti_math_heads *heads, bool accumulate);
+
+/* ---- gemm.h: all strided
+ * -------------------------------------------------------
+ */
+
+/* c: mixed, [m][n]. a, b: as stored, [k][m] and [n][k] where transposed. */
+WEFT_NODISCARD weft_status wefti_stream_gemm(
+    weft_stream *stream, const wefti_math_tensor *c, const wefti_math_tensor *a,
+    bool transpose_a, const wefti_math_tensor *b, bool transpose_b,
+    double alpha, double beta);
+
+#endif

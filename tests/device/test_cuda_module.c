@@ -8,6 +8,7 @@
 #include "cuda_test.h"
 
 #include "device/cuda.h"
+#include "kernels/math/math_launch.h"
 #include "kernels/wire/launch.h"
 
 #include <limits.h>
@@ -72,6 +73,69 @@ static void check_missing(void *arg)
     refuse_file("/nowhere/kernels.so", WEFT_ERR_INVALID,
                 "WEFT_KERNELS=/nowhere/kernels.so: No such file or directory; "
                 "allowed is a file with the kernels for GPUs");
+}
+
+/* Math kernels are looked for at their first launch, and then no more. */
+static void check_math_missing(void *arg)
+{
+    (void)arg;
+    const wefti_math_fill args = {0};
+    const wefti_launch fill = {.kernel = "wefti_math_fill_f32",
+                               .blocks = 1,
+                               .threads = 32,
+                               .args = &args,
+                               .args_bytes = sizeof(args)};
+    setenv("WEFT_MATH_KERNELS", "/nowhere/math.so", 1);
+    weft_device *device = open_cuda(0);
+    weft_stream *stream = make_stream(device);
+    for (int i = 0; i < 2; i++) {
+        CHECK_REFUSED(
+            WEFT_ERR_INVALID, wefti_stream_launch(stream, &fill),
+            "wefti_math_fill_f32: WEFT_MATH_KERNELS=/nowhere/math.so: "
+            "No such file or directory; allowed is a file with the "
+            "math kernels for GPUs");
+    }
+    const wefti_copy_args none = {0};
+    wefti_launch copy = fill;
+    copy.kernel = "wefti_copy_bytes"; /* those of collectives are there */
+    copy.args = &none;
+    CHECK_WEFT(wefti_stream_launch(stream, &copy));
+    CHECK_WEFT(weft_stream_wait(stream));
+    weft_stream_destroy(stream);
+    close_cuda(device);
+}
+
+#ifdef TEST_MATH
+/* What this build has made lies where it is looked for. */
+static void check_math_found(void *arg)
+{
+    (void)arg;
+    const wefti_math_fill args = {0};
+    const wefti_launch fill = {.kernel = "wefti_math_fill_f32",
+                               .blocks = 1,
+                               .threads = 32,
+                               .args = &args,
+                               .args_bytes = sizeof(args)};
+    unsetenv("WEFT_MATH_KERNELS");
+    weft_device *device = open_cuda(0);
+    weft_stream *stream = make_stream(device);
+    CHECK_WEFT(wefti_stream_launch(stream, &fill));
+    CHECK_WEFT(weft_stream_wait(stream));
+    weft_stream_destroy(stream);
+    close_cuda(device);
+}
+
+static void test_cuda_module_of_math_of_the_build_is_found(void **state)
+{
+    (void)state;
+    in_child(check_math_found, NULL, NULL);
+}
+#endif
+
+static void test_cuda_module_of_math_missing_is_refused_by_name(void **state)
+{
+    (void)state;
+    in_child(check_math_missing, NULL, NULL);
 }
 
 /* A file in the folder where the program runs, by its name alone. */
@@ -167,6 +231,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_cuda_module_launched_wrongly_refuses),
         cmocka_unit_test(test_cuda_module_missing_is_refused_by_name),
+        cmocka_unit_test(test_cuda_module_of_math_missing_is_refused_by_name),
+#ifdef TEST_MATH
+        cmocka_unit_test(test_cuda_module_of_math_of_the_build_is_found),
+#endif
         cmocka_unit_test(test_cuda_module_damaged_is_refused_by_name),
     };
     return cmocka_run_group_tests(tests, set_kernels, NULL);

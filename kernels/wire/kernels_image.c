@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * kernels/wire/kernels_image.c - what weft_kernels.so, and weft_math_kernels.so,
- * hold: the file that the build says (WEFTI_KERNELS_FILE), byte for byte, and a
- * zero behind it, which ends PTX. device/cuda_module.c gives it to the CUDA
- * driver.
+ * kernels/wire/kernels_image.c - what weft_kernels.so, and
+ * weft_math_kernels.so, hold: the file that the build says
+ * (WEFTI_KERNELS_FILE), byte for byte, and a zero behind it, which ends PTX.
+ * device/cuda_module.c gives it to the CUDA driver.
  */
 __asm__(".section .rodata\n"
         ".balign 64\n"

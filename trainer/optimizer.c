@@ -92,8 +92,8 @@ void wefti_optimizer_square(const wefti_optimizer *optimizer, size_t bucket,
 
 static bool decays(const wefti_tensor *tensor)
 {
-    return tensor->kind != WEFTI_TENSOR_NORM &&
-           tensor->kind != WEFTI_TENSOR_EMBEDDING;
+    return tensor->info.kind != WEFTI_TENSOR_NORM &&
+           tensor->info.kind != WEFTI_TENSOR_EMBEDDING;
 }
 
 /* Where the next tensor of the bucket begins; padding belongs to the last. */

@@ -310,9 +310,7 @@ void wefti_replica_work_end(wefti_replica *replica)
 
 bool wefti_replica_starts_span(const wefti_replica *replica, size_t tensor)
 {
-    size_t after_layers = wefti_tensor_final_norm(&replica->plan);
-    return tensor > 0 && tensor <= after_layers &&
-           (tensor - 1) % WEFTI_LAYER_TENSORS == 0;
+    return tensor > 0 && wefti_tensor_begins_module(&replica->plan, tensor);
 }
 
 weft_status wefti_replica_use(void *context, size_t tensor)

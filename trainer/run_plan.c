@@ -83,7 +83,8 @@ size_t wefti_run_spans(const wefti_config *config, int nranks,
 {
     const size_t to_spare = 4096;
     size_t layers = (size_t)config->model.layers;
-    size_t tensors = 3 + 6 * layers;
+    const wefti_model_shape shape = wefti_run_shape(config);
+    size_t tensors = wefti_tensor_list_count(&shape) + 1; /* a copied head */
     size_t micro = (size_t)config->train.micro_batch_size;
     size_t copies =
         (size_t)nranks / (size_t)config->parallel.pipeline_model_parallel_size;

@@ -72,7 +72,7 @@ static void keep_own(real *to, const real *flat, const wefti_replica *replica,
     const wefti_parameters *plan = &replica->plan;
     size_t share = wefti_parameters_share(plan, tensor->bucket, replica->share);
     size_t share_end = share + plan->buckets[tensor->bucket].share_elems;
-    size_t end = tensor->start_elems + tensor->rows * tensor->columns;
+    size_t end = tensor->start_elems + wefti_tensor_elems(&tensor->info);
     size_t from = tensor->start_elems > share ? tensor->start_elems : share;
     size_t until = end < share_end ? end : share_end;
     if (from < until) {
@@ -88,7 +88,7 @@ static void keep_tensors(job_result *result, const wefti_replica *replica)
     size_t at = 0;
     for (size_t i = 0; i < replica->plan.tensor_count; i++) {
         const wefti_tensor *tensor = &replica->plan.tensors[i];
-        size_t elems = tensor->rows * tensor->columns;
+        size_t elems = wefti_tensor_elems(&tensor->info);
         if (tensor->copy && tensor->here) {
             result->head_elems = elems;
             result->head_copy =

@@ -111,8 +111,8 @@ static void check_gradients(const wefti_model_shape *shape, uint64_t seed)
         double worst = 0, size = 0;
         for (int k = 0; k < SAMPLES; k++) {
             size_t at =
-                tensor->start_elems +
-                wefti_random_next(&random) % (tensor->rows * tensor->columns);
+                tensor->start_elems + wefti_random_next(&random) %
+                                          (wefti_tensor_elems(&tensor->info));
             double wanted = scale * difference(&fix, &fix.values[at], 1e-4);
             double got = (double)fix.gradients[at];
             assert_true(isfinite(got));
@@ -121,7 +121,8 @@ static void check_gradients(const wefti_model_shape *shape, uint64_t seed)
         }
         if (worst > 1e-6 * size + 1e-11) {
             print_error("seed %llu, %s: off by %g of %g\n",
-                        (unsigned long long)seed, tensor->name, worst, size);
+                        (unsigned long long)seed, tensor->info.name, worst,
+                        size);
             fail();
         }
     }

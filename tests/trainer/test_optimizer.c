@@ -51,7 +51,7 @@ static void make_gradients(const wefti_parameters *plan, uint64_t step,
     for (size_t i = 0; i < plan->tensor_count; i++) {
         const wefti_tensor *tensor = &plan->tensors[i];
         wefti_random random = wefti_random_make(step, i);
-        for (size_t k = 0; k < tensor->rows * tensor->columns; k++) {
+        for (size_t k = 0; k < wefti_tensor_elems(&tensor->info); k++) {
             gradients[tensor->start_elems + k] =
                 (real)wefti_random_normal(&random);
         }
@@ -120,7 +120,7 @@ static void test_update_any_ranks_give_the_same_bits(void **state)
         for (size_t i = 0; i < one.plan.tensor_count; i++) {
             const wefti_tensor *tensor = &one.plan.tensors[i];
             const real *got = many.values + many.plan.tensors[i].start_elems;
-            size_t elems = tensor->rows * tensor->columns;
+            size_t elems = wefti_tensor_elems(&tensor->info);
             assert_memory_equal(one.values + tensor->start_elems, got,
                                 elems * sizeof(real));
             for (size_t k = 0; k < elems; k++) {
@@ -156,9 +156,9 @@ static void test_update_norms_and_embeddings_do_not_decay(void **state)
     }
     for (size_t i = 0; i < plan.tensor_count; i++) {
         const wefti_tensor *tensor = &plan.tensors[i];
-        bool kept = tensor->kind == WEFTI_TENSOR_NORM ||
-                    tensor->kind == WEFTI_TENSOR_EMBEDDING;
-        size_t last = tensor->rows * tensor->columns - 1;
+        bool kept = tensor->info.kind == WEFTI_TENSOR_NORM ||
+                    tensor->info.kind == WEFTI_TENSOR_EMBEDDING;
+        size_t last = wefti_tensor_elems(&tensor->info) - 1;
         double wanted = kept ? 1.0 : 1.0 - 0.01 * 0.1;
         assert_true(fabs((double)values[tensor->start_elems] - wanted) < 1e-6);
         assert_true(fabs((double)values[tensor->start_elems + last] - wanted) <

@@ -36,7 +36,7 @@ static void check_places(const wefti_parameters *plan)
         const weft_bucket_extent *bucket = &plan->buckets[tensor->bucket];
         assert_true(tensor->start_elems >= end);
         assert_int_equal(tensor->start_elems % WEFTI_TENSOR_ALIGN_ELEMS, 0);
-        end = tensor->start_elems + tensor->rows * tensor->columns;
+        end = tensor->start_elems + wefti_tensor_elems(&tensor->info);
         assert_true(tensor->start_elems >= bucket->start_elems);
         assert_true(end <=
                     bucket->start_elems + plan->nranks * bucket->share_elems);
@@ -125,7 +125,7 @@ test_parameters_start_values_are_the_same_on_any_layout(void **state)
         const wefti_tensor *tensor = &plans[0].tensors[i];
         assert_memory_equal(values[0] + tensor->start_elems,
                             values[1] + plans[1].tensors[i].start_elems,
-                            tensor->rows * tensor->columns * sizeof(real));
+                            wefti_tensor_elems(&tensor->info) * sizeof(real));
     }
     for (size_t i = 0; i < 2; i++) {
         free(values[i]);

@@ -214,7 +214,8 @@ static void check_same(const fixture *fix)
             const wefti_tensor *tensor = &fix->plan.tensors[i];
             assert_memory_equal(whole->gradients + tensor->start_elems,
                                 parts->gradients + tensor->start_elems,
-                                tensor->rows * tensor->columns * sizeof(real));
+                                wefti_tensor_elems(&tensor->info) *
+                                    sizeof(real));
         }
     }
 }

@@ -5,6 +5,8 @@
  */
 #include "trainer/model/layer.h"
 
+#include "trainer/model/layer_tensors.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -58,9 +60,15 @@ size_t wefti_layer_scratch_elems(const wefti_model_shape *shape, size_t length)
     return wefti_attention_scratch_elems(&attention);
 }
 
+size_t wefti_pass_tensor(const wefti_model_pass *pass, size_t layer,
+                         size_t which)
+{
+    return wefti_tensor_of_layer(pass->plan, layer) + which;
+}
+
 wefti_linear wefti_pass_linear(const wefti_model_pass *pass, size_t tensor)
 {
-    const wefti_tensor *row = &pass->plan->tensors[tensor];
+    const wefti_tensor_info *row = &pass->plan->tensors[tensor].info;
     return (wefti_linear){pass->math, pass->sequences * pass->length, row->rows,
                           row->columns};
 }
@@ -81,7 +89,7 @@ static weft_status apply(const wefti_model_pass *pass, size_t layer,
                          wefti_layer_tensor which, const real *x, real *y,
                          bool add)
 {
-    size_t tensor = wefti_tensor_of_layer(layer, which);
+    size_t tensor = wefti_pass_tensor(pass, layer, which);
     weft_status status = wefti_pass_use(pass, tensor);
     if (status != WEFT_OK) {
         return status;
@@ -97,8 +105,8 @@ static weft_status enter(const wefti_model_pass *pass, size_t layer,
                          const wefti_row_hook *arriving)
 {
     const wefti_model_shape *shape = &pass->plan->shape;
-    size_t norm = wefti_tensor_of_layer(layer, WEFTI_LAYER_ATTENTION_NORM);
-    size_t qkv = wefti_tensor_of_layer(layer, WEFTI_LAYER_QKV);
+    size_t norm = wefti_pass_tensor(pass, layer, WEFTI_LAYER_ATTENTION_NORM);
+    size_t qkv = wefti_pass_tensor(pass, layer, WEFTI_LAYER_QKV);
     size_t tokens = pass->sequences * pass->length;
     wefti_linear linear = wefti_pass_linear(pass, qkv);
     weft_status status = wefti_pass_use(pass, norm);
@@ -148,7 +156,7 @@ static void attend(const wefti_model_pass *pass, const wefti_layer_state *state)
 static weft_status normalise_middle(const wefti_model_pass *pass, size_t layer,
                                     const wefti_layer_state *state)
 {
-    size_t norm = wefti_tensor_of_layer(layer, WEFTI_LAYER_FFN_NORM);
+    size_t norm = wefti_pass_tensor(pass, layer, WEFTI_LAYER_FFN_NORM);
     weft_status status = wefti_pass_use(pass, norm);
     if (status == WEFT_OK) {
         pass->math->rmsnorm_forward(
@@ -165,7 +173,7 @@ static weft_status leave(const wefti_model_pass *pass, size_t layer,
                          const wefti_row_hook *leaving)
 {
     const wefti_model_shape *shape = &pass->plan->shape;
-    size_t down = wefti_tensor_of_layer(layer, WEFTI_LAYER_DOWN);
+    size_t down = wefti_pass_tensor(pass, layer, WEFTI_LAYER_DOWN);
     size_t tokens = pass->sequences * pass->length;
     wefti_linear linear = wefti_pass_linear(pass, down);
     weft_status status = wefti_pass_use(pass, down);

@@ -100,6 +100,10 @@ WEFT_NODISCARD weft_status wefti_pass_finish(const wefti_model_pass *pass,
 const real *wefti_pass_values(const wefti_model_pass *pass, size_t tensor);
 real *wefti_pass_gradients(const wefti_model_pass *pass, size_t tensor);
 
+/* A layer's tensor; which: of trainer/model/layer_tensors.h. */
+size_t wefti_pass_tensor(const wefti_model_pass *pass, size_t layer,
+                         size_t which);
+
 /* The linear map of one of the plan's matrices, of all rows. */
 wefti_linear wefti_pass_linear(const wefti_model_pass *pass, size_t tensor);
 

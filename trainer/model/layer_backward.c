@@ -8,13 +8,15 @@
  */
 #include "trainer/model/layer.h"
 
+#include "trainer/model/layer_tensors.h"
+
 #include <string.h>
 
 /* dx = dy W of all rows. */
 static void unapply(const wefti_model_pass *pass, size_t layer,
                     wefti_layer_tensor which, const real *dy, real *dx)
 {
-    size_t tensor = wefti_tensor_of_layer(layer, which);
+    size_t tensor = wefti_pass_tensor(pass, layer, which);
     wefti_linear linear = wefti_pass_linear(pass, tensor);
     wefti_linear_input_gradient(&linear, dy, wefti_pass_values(pass, tensor),
                                 dx);
@@ -26,7 +28,7 @@ static weft_status enter(const wefti_model_pass *pass, size_t layer,
                          const wefti_row_hook *arriving)
 {
     const wefti_model_shape *shape = &pass->plan->shape;
-    size_t down = wefti_tensor_of_layer(layer, WEFTI_LAYER_DOWN);
+    size_t down = wefti_pass_tensor(pass, layer, WEFTI_LAYER_DOWN);
     size_t tokens = pass->sequences * pass->length;
     wefti_linear linear = wefti_pass_linear(pass, down);
     weft_status status = WEFT_OK;
@@ -55,7 +57,7 @@ static weft_status enter(const wefti_model_pass *pass, size_t layer,
 static void unnormalise_middle(const wefti_model_pass *pass, size_t layer,
                                const wefti_layer_state *state, real *gradient)
 {
-    size_t norm = wefti_tensor_of_layer(layer, WEFTI_LAYER_FFN_NORM);
+    size_t norm = wefti_pass_tensor(pass, layer, WEFTI_LAYER_FFN_NORM);
     size_t hidden = pass->plan->shape.hidden;
     pass->math->fill(state->ffn_norm_gradient, WEFTI_REAL(0), hidden);
     pass->math->rmsnorm_backward(gradient, state->ffn_norm_gradient,
@@ -100,8 +102,8 @@ static weft_status leave(const wefti_model_pass *pass, size_t layer,
                          const wefti_row_hook *leaving)
 {
     const wefti_model_shape *shape = &pass->plan->shape;
-    size_t norm = wefti_tensor_of_layer(layer, WEFTI_LAYER_ATTENTION_NORM);
-    size_t qkv = wefti_tensor_of_layer(layer, WEFTI_LAYER_QKV);
+    size_t norm = wefti_pass_tensor(pass, layer, WEFTI_LAYER_ATTENTION_NORM);
+    size_t qkv = wefti_pass_tensor(pass, layer, WEFTI_LAYER_QKV);
     size_t tokens = pass->sequences * pass->length;
     wefti_linear linear = wefti_pass_linear(pass, qkv);
     weft_status status = WEFT_OK;
@@ -149,7 +151,7 @@ static weft_status weigh(const wefti_model_pass *pass, size_t layer,
                          wefti_layer_tensor which, const real *dy,
                          const real *x)
 {
-    size_t tensor = wefti_tensor_of_layer(layer, which);
+    size_t tensor = wefti_pass_tensor(pass, layer, which);
     wefti_linear linear = wefti_pass_linear(pass, tensor);
     wefti_linear_weight_gradient(&linear, dy, x,
                                  wefti_pass_gradients(pass, tensor));
@@ -160,7 +162,7 @@ static weft_status weigh(const wefti_model_pass *pass, size_t layer,
 static weft_status hand_over(const wefti_model_pass *pass, size_t layer,
                              wefti_layer_tensor which, const real *gradient)
 {
-    size_t tensor = wefti_tensor_of_layer(layer, which);
+    size_t tensor = wefti_pass_tensor(pass, layer, which);
     memcpy(wefti_pass_gradients(pass, tensor), gradient,
            pass->plan->shape.hidden * sizeof(real));
     return wefti_pass_finish(pass, tensor);

@@ -23,14 +23,14 @@ size_t wefti_tensor_embedding(void)
     return 0;
 }
 
-size_t wefti_tensor_of_layer(size_t layer, wefti_layer_tensor which)
+size_t wefti_tensor_of_layer(const wefti_parameters *plan, size_t layer)
 {
-    return 1 + layer * WEFTI_LAYER_TENSORS + which;
+    return plan->modules[1 + layer];
 }
 
 size_t wefti_tensor_final_norm(const wefti_parameters *plan)
 {
-    return 1 + plan->shape.layers * WEFTI_LAYER_TENSORS;
+    return plan->modules[1 + plan->shape.layers];
 }
 
 size_t wefti_tensor_head(const wefti_parameters *plan)
@@ -40,16 +40,17 @@ size_t wefti_tensor_head(const wefti_parameters *plan)
                : wefti_tensor_final_norm(plan) + 1;
 }
 
-static void add_tensor(wefti_parameters *plan, const char *name,
-                       wefti_tensor_kind kind, size_t rows, size_t columns)
+bool wefti_tensor_begins_module(const wefti_parameters *plan, size_t tensor)
 {
-    wefti_tensor *tensor = &plan->tensors[plan->tensor_count++];
-    *tensor = (wefti_tensor){.kind = kind, .rows = rows, .columns = columns};
-    snprintf(tensor->name, sizeof(tensor->name), "%s", name);
+    return plan->modules[plan->tensors[tensor].info.module] == tensor;
+}
+
+static void number_blocks(wefti_parameters *plan, wefti_tensor *tensor)
+{
+    size_t elems = wefti_tensor_elems(&tensor->info);
     tensor->first_block = plan->block_count;
-    plan->block_count +=
-        round_up(rows * columns, WEFTI_BLOCK_ELEMS) / WEFTI_BLOCK_ELEMS;
-    plan->parameter_count += rows * columns;
+    plan->block_count += round_up(elems, WEFTI_BLOCK_ELEMS) / WEFTI_BLOCK_ELEMS;
+    plan->parameter_count += elems;
 }
 
 /* The head beside the embedding, which has its numbers. */
@@ -58,48 +59,32 @@ static void add_copy(wefti_parameters *plan)
     wefti_tensor *copy = &plan->tensors[plan->tensor_count++];
     *copy = plan->tensors[wefti_tensor_embedding()];
     copy->copy = true;
-    snprintf(copy->name, sizeof(copy->name), "head");
+    copy->info.module = plan->tensors[plan->tensor_count - 2].info.module;
+    snprintf(copy->info.name, sizeof(copy->info.name), "head");
 }
 
-static void add_layer(wefti_parameters *plan, size_t layer)
+/* The list's tensors, and the copy. */
+static weft_status number_tensors(wefti_parameters *plan,
+                                  const wefti_tensor_list *list)
 {
-    const wefti_model_shape *shape = &plan->shape;
-    size_t queries = shape->heads * shape->head_dim;
-    size_t qkv = queries + 2 * shape->kv_heads * shape->head_dim;
-    const struct {
-        const char *name;
-        wefti_tensor_kind kind;
-        size_t rows, columns;
-    } rows[WEFTI_LAYER_TENSORS] = {
-        {"attention_norm", WEFTI_TENSOR_NORM, 1, shape->hidden},
-        {"qkv", WEFTI_TENSOR_INPUT, qkv, shape->hidden},
-        {"attention_out", WEFTI_TENSOR_OUTPUT, shape->hidden, queries},
-        {"ffn_norm", WEFTI_TENSOR_NORM, 1, shape->hidden},
-        {"gate_up", WEFTI_TENSOR_INPUT, 2 * shape->ffn, shape->hidden},
-        {"down", WEFTI_TENSOR_OUTPUT, shape->hidden, shape->ffn},
-    };
-    for (size_t i = 0; i < WEFTI_LAYER_TENSORS; i++) {
-        char name[32];
-        snprintf(name, sizeof(name), "layer%zu.%s", layer, rows[i].name);
-        add_tensor(plan, name, rows[i].kind, rows[i].rows, rows[i].columns);
+    plan->tensors = calloc(list->count + 1, sizeof(*plan->tensors));
+    plan->modules = calloc(list->module_count, sizeof(*plan->modules));
+    if (!plan->tensors || !plan->modules) {
+        return wefti_error(WEFT_ERR_NO_MEMORY,
+                           "no memory for the layout of %zu tensors",
+                           list->count);
     }
-}
-
-static void list_tensors(wefti_parameters *plan)
-{
-    const wefti_model_shape *shape = &plan->shape;
-    add_tensor(plan, "embedding", WEFTI_TENSOR_EMBEDDING, shape->vocab,
-               shape->hidden);
-    for (size_t layer = 0; layer < shape->layers; layer++) {
-        add_layer(plan, layer);
+    memcpy(plan->modules, list->modules,
+           list->module_count * sizeof(*plan->modules));
+    for (; plan->tensor_count < list->count; plan->tensor_count++) {
+        wefti_tensor *tensor = &plan->tensors[plan->tensor_count];
+        tensor->info = list->items[plan->tensor_count];
+        number_blocks(plan, tensor);
     }
-    add_tensor(plan, "final_norm", WEFTI_TENSOR_NORM, 1, shape->hidden);
-    if (!shape->tied) {
-        add_tensor(plan, "head", WEFTI_TENSOR_HEAD, shape->vocab,
-                   shape->hidden);
-    } else if (plan->copies_head) {
+    if (plan->copies_head) {
         add_copy(plan);
     }
+    return WEFT_OK;
 }
 
 /* Ends the open bucket, which holds used elements from tensor first on. */
@@ -134,6 +119,14 @@ static bool is_alone(const wefti_parameters *plan, size_t tensor)
                                  tensor == wefti_tensor_head(plan));
 }
 
+/* Whether two that follow each other may not be in one bucket. */
+static bool are_apart(const wefti_parameters *plan, size_t tensor)
+{
+    return is_alone(plan, tensor) || is_alone(plan, tensor + 1) ||
+           plan->tensors[tensor].info.group !=
+               plan->tensors[tensor + 1].info.group;
+}
+
 /* Tensors first .. end - 1, in buckets of their own. */
 static void place_tensors(wefti_parameters *plan, size_t first, size_t end,
                           size_t bucket_bytes)
@@ -145,11 +138,11 @@ static void place_tensors(wefti_parameters *plan, size_t first, size_t end,
         tensor->here = true;
         tensor->bucket = plan->bucket_count;
         tensor->start_elems = plan->flat_elems + used;
-        used +=
-            round_up(tensor->rows * tensor->columns, WEFTI_TENSOR_ALIGN_ELEMS);
+        used += round_up(wefti_tensor_elems(&tensor->info),
+                         WEFTI_TENSOR_ALIGN_ELEMS);
         if (used * sizeof(real) >=
                 closing_bytes(plan->bucket_count, bucket_bytes) ||
-            i + 1 == end || is_alone(plan, i) || is_alone(plan, i + 1)) {
+            i + 1 == end || are_apart(plan, i)) {
             close_bucket(plan, &plan->tensors[opens], used);
             used = 0;
             opens = i + 1;
@@ -166,14 +159,52 @@ static void place_parts(wefti_parameters *plan, size_t bucket_bytes)
         wefti_layer_run *part = &plan->parts[i];
         size_t first = part->first_layer == 0
                            ? wefti_tensor_embedding()
-                           : wefti_tensor_of_layer(part->first_layer, 0);
+                           : wefti_tensor_of_layer(plan, part->first_layer);
         size_t end = part->layers_end == plan->shape.layers
                          ? plan->tensor_count
-                         : wefti_tensor_of_layer(part->layers_end, 0);
+                         : wefti_tensor_of_layer(plan, part->layers_end);
         part->first_bucket = plan->bucket_count;
         place_tensors(plan, first, end, bucket_bytes);
         part->buckets_end = plan->bucket_count;
     }
+}
+
+static weft_status take_room(wefti_parameters *plan,
+                             const wefti_layer_run *parts)
+{
+    size_t most = plan->tensor_count; /* buckets */
+    plan->parts = calloc(plan->part_count, sizeof(*plan->parts));
+    plan->buckets = calloc(most, sizeof(*plan->buckets));
+    plan->blocks = calloc(most, sizeof(*plan->blocks));
+    if (!plan->parts || !plan->buckets || !plan->blocks) {
+        return wefti_error(WEFT_ERR_NO_MEMORY,
+                           "no memory for the layout of %zu tensors", most);
+    }
+    memcpy(plan->parts, parts, plan->part_count * sizeof(*parts));
+    return WEFT_OK;
+}
+
+weft_status wefti_parameters_plan_list(const wefti_parameters_config *config,
+                                       const wefti_tensor_list *list,
+                                       wefti_parameters *plan_out)
+{
+    WEFTI_ASSERT(config->nranks > 0);
+    WEFTI_ASSERT(config->part_count > 0);
+    *plan_out =
+        (wefti_parameters){.shape = config->shape,
+                           .nranks = config->nranks,
+                           .part_count = config->part_count,
+                           .copies_head = config->shape.tied && config->cut};
+    weft_status status = number_tensors(plan_out, list);
+    if (status == WEFT_OK) {
+        status = take_room(plan_out, config->parts);
+    }
+    if (status != WEFT_OK) {
+        wefti_parameters_fini(plan_out);
+        return status;
+    }
+    place_parts(plan_out, config->bucket_bytes);
+    return WEFT_OK;
 }
 
 weft_status wefti_parameters_plan_parts(const wefti_model_shape *shape,
@@ -182,27 +213,15 @@ weft_status wefti_parameters_plan_parts(const wefti_model_shape *shape,
                                         size_t part_count, bool cut,
                                         wefti_parameters *plan_out)
 {
-    WEFTI_ASSERT(nranks > 0);
-    WEFTI_ASSERT(part_count > 0);
-    size_t most = 3 + shape->layers * WEFTI_LAYER_TENSORS;
-    *plan_out = (wefti_parameters){.shape = *shape,
-                                   .nranks = nranks,
-                                   .part_count = part_count,
-                                   .copies_head = shape->tied && cut};
-    plan_out->tensors = calloc(most, sizeof(*plan_out->tensors));
-    plan_out->parts = calloc(part_count, sizeof(*plan_out->parts));
-    plan_out->buckets = calloc(most, sizeof(*plan_out->buckets));
-    plan_out->blocks = calloc(most, sizeof(*plan_out->blocks));
-    if (!plan_out->tensors || !plan_out->parts || !plan_out->buckets ||
-        !plan_out->blocks) {
-        wefti_parameters_fini(plan_out);
-        return wefti_error(WEFT_ERR_NO_MEMORY,
-                           "no memory for the layout of %zu tensors", most);
+    const wefti_parameters_config config = {*shape, bucket_bytes, nranks,
+                                            parts,  part_count,   cut};
+    wefti_tensor_list list;
+    weft_status status = wefti_tensor_list_init(&list, shape);
+    if (status == WEFT_OK) {
+        status = wefti_parameters_plan_list(&config, &list, plan_out);
+        wefti_tensor_list_fini(&list);
     }
-    memcpy(plan_out->parts, parts, part_count * sizeof(*parts));
-    list_tensors(plan_out);
-    place_parts(plan_out, bucket_bytes);
-    return WEFT_OK;
+    return status;
 }
 
 weft_status wefti_parameters_plan(const wefti_model_shape *shape,
@@ -217,6 +236,7 @@ weft_status wefti_parameters_plan(const wefti_model_shape *shape,
 void wefti_parameters_fini(wefti_parameters *plan)
 {
     free(plan->tensors);
+    free(plan->modules);
     free(plan->parts);
     free(plan->buckets);
     free(plan->blocks);
@@ -228,8 +248,8 @@ static double start_deviation(const wefti_parameters *plan,
                               const wefti_start *start,
                               const wefti_tensor *tensor)
 {
-    double by_fan_in = start->scale / sqrt((double)tensor->columns);
-    switch (tensor->kind) {
+    double by_fan_in = start->scale / sqrt((double)tensor->info.columns);
+    switch (tensor->info.kind) {
     case WEFTI_TENSOR_INPUT:
         return by_fan_in;
     case WEFTI_TENSOR_OUTPUT:
@@ -255,12 +275,12 @@ void wefti_parameters_init(const wefti_parameters *plan, uint64_t seed,
             continue;
         }
         real *values = flat_out + tensor->start_elems;
-        size_t elems = tensor->rows * tensor->columns;
+        size_t elems = wefti_tensor_elems(&tensor->info);
         double deviation = start_deviation(plan, start, tensor);
         wefti_random random = wefti_random_make(
             seed, tensor->copy ? wefti_tensor_embedding() : i);
         for (size_t k = 0; k < elems; k++) {
-            values[k] = tensor->kind == WEFTI_TENSOR_NORM
+            values[k] = tensor->info.kind == WEFTI_TENSOR_NORM
                             ? (real)1.0
                             : (real)(deviation * wefti_random_normal(&random));
         }

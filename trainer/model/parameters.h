@@ -11,8 +11,9 @@
  * of ranks, and every element has the same place inside its bucket on every
  * layout; only the padding at a bucket's end differs. Tensors, buckets and
  * shares start at multiples of 1024 elements ("blocks"), and blocks are
- * numbered over the whole model. Parameters, gradients and moments all use this
- * layout. Padding is zero and stays zero.
+ * numbered over the whole model. A bucket holds tensors of one group alone.
+ * Parameters, gradients and moments all use this layout. Padding is zero and
+ * stays zero.
  *
  * A rank of a pipeline plans the parts of the model that it has: tensors keep
  * their numbers, blocks too, and only those that are here have a place. Buckets
@@ -24,6 +25,7 @@
 #define TRAINER_MODEL_PARAMETERS_H
 
 #include "kernels/math/real.h"
+#include "trainer/model/tensor_list.h"
 #include "weft/bucket.h"
 #include "weft/status.h"
 
@@ -36,44 +38,9 @@ enum {
     WEFTI_TENSOR_ALIGN_ELEMS = WEFTI_BLOCK_ELEMS
 };
 
-/* The model's sizes; head_dim * heads need not be hidden. */
-typedef struct wefti_model_shape {
-    size_t layers;
-    size_t hidden;
-    size_t heads;
-    size_t kv_heads;
-    size_t head_dim;
-    size_t ffn;
-    size_t vocab;
-    size_t seq; /* tokens of a sequence */
-    double rope_theta;
-    bool tied; /* the head is the embedding */
-} wefti_model_shape;
-
-/* What a tensor is, which decides its start values and weight decay. */
-typedef enum wefti_tensor_kind {
-    WEFTI_TENSOR_EMBEDDING, /* small noise, no decay */
-    WEFTI_TENSOR_NORM,      /* ones, no decay */
-    WEFTI_TENSOR_INPUT,     /* reads the residual: noise by fan-in, decay */
-    WEFTI_TENSOR_OUTPUT,    /* writes to it: less by depth, decay */
-    WEFTI_TENSOR_HEAD       /* noise so small that the first guess is even */
-} wefti_tensor_kind;
-
-/* Tensors of a layer, in order of use. Matrices are [outputs][inputs]. */
-typedef enum wefti_layer_tensor {
-    WEFTI_LAYER_ATTENTION_NORM, /* [hidden] */
-    WEFTI_LAYER_QKV,            /* [(heads + 2 kv_heads) head_dim][hidden] */
-    WEFTI_LAYER_ATTENTION_OUT,  /* [hidden][heads head_dim] */
-    WEFTI_LAYER_FFN_NORM,       /* [hidden] */
-    WEFTI_LAYER_GATE_UP,        /* [2 ffn][hidden]: gate rows, then up rows */
-    WEFTI_LAYER_DOWN,           /* [hidden][ffn] */
-    WEFTI_LAYER_TENSORS
-} wefti_layer_tensor;
-
+/* One of the model's tensors, and where this rank has it. */
 typedef struct wefti_tensor {
-    char name[32];
-    wefti_tensor_kind kind;
-    size_t rows, columns;
+    wefti_tensor_info info;
     size_t first_block; /* number in the whole model */
     bool copy;          /* of the embedding, whose blocks it shares */
     bool here;          /* else all below is nothing */
@@ -101,6 +68,7 @@ typedef struct wefti_parameters {
     size_t nranks;
     wefti_tensor *tensors; /* all of the model's */
     size_t tensor_count;
+    size_t *modules;        /* the first tensor of each */
     wefti_layer_run *parts; /* in order of layers */
     size_t part_count;
     bool copies_head; /* tied, and cut: see above */
@@ -138,6 +106,20 @@ WEFT_NODISCARD weft_status wefti_parameters_plan_parts(
     const wefti_model_shape *shape, size_t bucket_bytes, size_t nranks,
     const wefti_layer_run *parts, size_t part_count, bool cut,
     wefti_parameters *plan_out);
+
+/* The same of any list of tensors with the shape's layers and two ends. */
+typedef struct wefti_parameters_config {
+    wefti_model_shape shape;
+    size_t bucket_bytes;
+    size_t nranks;
+    const wefti_layer_run *parts;
+    size_t part_count;
+    bool cut;
+} wefti_parameters_config;
+WEFT_NODISCARD weft_status wefti_parameters_plan_list(
+    const wefti_parameters_config *config, const wefti_tensor_list *list,
+    wefti_parameters *plan_out);
+
 void wefti_parameters_fini(wefti_parameters *plan);
 
 /*
@@ -158,10 +140,14 @@ void wefti_parameters_init(const wefti_parameters *plan, uint64_t seed,
 
 /* Numbers of tensors in plan->tensors. */
 size_t wefti_tensor_embedding(void);
-size_t wefti_tensor_of_layer(size_t layer, wefti_layer_tensor which);
+/* The first of a layer's. */
+size_t wefti_tensor_of_layer(const wefti_parameters *plan, size_t layer);
 size_t wefti_tensor_final_norm(const wefti_parameters *plan);
 /* Tied: the embedding, or its copy. */
 size_t wefti_tensor_head(const wefti_parameters *plan);
+
+/* Whether a tensor is the first of its module. */
+bool wefti_tensor_begins_module(const wefti_parameters *plan, size_t tensor);
 
 /* The first element of a rank's share of a bucket. */
 size_t wefti_parameters_share(const wefti_parameters *plan, size_t bucket,

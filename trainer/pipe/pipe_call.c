@@ -296,7 +296,7 @@ static weft_status sum_tied(wefti_replica *replica)
     const wefti_tensor *embedding = &plan->tensors[wefti_tensor_embedding()];
     const wefti_tensor *head = &plan->tensors[wefti_tensor_head(plan)];
     real *leaf = replica->gradient.leaf;
-    size_t elems = embedding->rows * embedding->columns;
+    size_t elems = wefti_tensor_elems(&embedding->info);
     weft_status status = WEFT_OK;
     if (embedding->here && head->here) {
         real *table = leaf + embedding->start_elems;

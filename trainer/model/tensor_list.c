@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * trainer/model/tensor_list.c - the decoder's tensors, in order of use.
+ */
+#include "trainer/model/tensor_list.h"
+
+#include "base/error.h"
+#include "kernels/math/real.h"
+#include "trainer/model/layer_tensors.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+void wefti_tensor_list_begin_module(wefti_tensor_list *list)
+{
+    if (list->modules) {
+        list->modules[list->module_count] = list->count;
+    }
+    list->module_count++;
+}
+
+void wefti_tensor_list_add(wefti_tensor_list *list,
+                           const wefti_tensor_info *info)
+{
+    if (list->items) {
+        list->items[list->count] = *info;
+        list->items[list->count].module = list->module_count - 1;
+    }
+    list->count++;
+}
+
+static void list_end(wefti_tensor_list *list, const wefti_model_shape *shape)
+{
+    wefti_tensor_list_begin_module(list);
+    wefti_tensor_list_add(
+        list, &(wefti_tensor_info){.name = "final_norm",
+                                   .kind = WEFTI_TENSOR_NORM,
+                                   .rows = 1,
+                                   .columns = shape->hidden,
+                                   .dtype = WEFTI_REAL_DTYPE,
+                                   .pieces = {{"model.norm.weight", 1}},
+                                   .piece_count = 1});
+    if (!shape->tied) {
+        wefti_tensor_list_add(
+            list,
+            &(wefti_tensor_info){.name = "head",
+                                 .kind = WEFTI_TENSOR_HEAD,
+                                 .rows = shape->vocab,
+                                 .columns = shape->hidden,
+                                 .dtype = WEFTI_REAL_DTYPE,
+                                 .split = WEFTI_SPLIT_VOCABULARY,
+                                 .pieces = {{"lm_head.weight", shape->vocab}},
+                                 .piece_count = 1});
+    }
+}
+
+static void list_all(wefti_tensor_list *list, const wefti_model_shape *shape)
+{
+    wefti_tensor_list_begin_module(list);
+    wefti_tensor_list_add(
+        list, &(wefti_tensor_info){
+                  .name = "embedding",
+                  .kind = WEFTI_TENSOR_EMBEDDING,
+                  .rows = shape->vocab,
+                  .columns = shape->hidden,
+                  .dtype = WEFTI_REAL_DTYPE,
+                  .split = WEFTI_SPLIT_VOCABULARY,
+                  .pieces = {{"model.embed_tokens.weight", shape->vocab}},
+                  .piece_count = 1});
+    for (size_t layer = 0; layer < shape->layers; layer++) {
+        wefti_tensor_list_begin_module(list);
+        wefti_layer_list_tensors(list, shape, layer);
+    }
+    list_end(list, shape);
+}
+
+size_t wefti_tensor_list_count(const wefti_model_shape *shape)
+{
+    wefti_tensor_list counted = {0};
+    list_all(&counted, shape);
+    return counted.count;
+}
+
+weft_status wefti_tensor_list_init(wefti_tensor_list *list,
+                                   const wefti_model_shape *shape)
+{
+    wefti_tensor_list counted = {0};
+    list_all(&counted, shape);
+    *list = (wefti_tensor_list){
+        .items = calloc(counted.count, sizeof(*list->items)),
+        .modules = calloc(counted.module_count, sizeof(*list->modules))};
+    if (!list->items || !list->modules) {
+        wefti_tensor_list_fini(list);
+        return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for %zu tensors",
+                           counted.count);
+    }
+    list_all(list, shape);
+    return WEFT_OK;
+}
+
+void wefti_tensor_list_fini(wefti_tensor_list *list)
+{
+    free(list->items);
+    free(list->modules);
+    *list = (wefti_tensor_list){0};
+}
+
+size_t wefti_tensor_elems(const wefti_tensor_info *info)
+{
+    return info->rows * info->columns;
+}
+
+size_t wefti_tensor_dimensions(const wefti_tensor_info *info)
+{
+    return info->kind == WEFTI_TENSOR_NORM ? 1 : 2;
+}

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * trainer/model/tensor_list.h - which tensors a model has: their names, whole
+ * shapes and types, and how each may be cut. Nothing here depends on the number
+ * of ranks, on buckets or on a pipeline.
+ *
+ *   modules   embedding | layer 0 | layer 1 | ... | end
+ *   tensors   0         | 1 .. 6  | 7 .. 12 | ... | norm, head
+ *
+ * A kind of layer lists its own tensors (layer_tensors.c), so that another one
+ * needs no change here; numbers are those of the list.
+ */
+#ifndef TRAINER_MODEL_TENSOR_LIST_H
+#define TRAINER_MODEL_TENSOR_LIST_H
+
+#include "weft/status.h"
+#include "weft/types.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* The model's sizes; head_dim * heads need not be hidden. */
+typedef struct wefti_model_shape {
+    size_t layers;
+    size_t hidden;
+    size_t heads;
+    size_t kv_heads;
+    size_t head_dim;
+    size_t ffn;
+    size_t vocab;
+    size_t seq; /* tokens of a sequence */
+    double rope_theta;
+    bool tied; /* the head is the embedding */
+} wefti_model_shape;
+
+/* What a tensor is, which decides its start values and weight decay. */
+typedef enum wefti_tensor_kind {
+    WEFTI_TENSOR_EMBEDDING, /* small noise, no decay */
+    WEFTI_TENSOR_NORM,      /* a vector: ones, no decay */
+    WEFTI_TENSOR_INPUT,     /* reads the residual: noise by fan-in, decay */
+    WEFTI_TENSOR_OUTPUT,    /* writes to it: less by depth, decay */
+    WEFTI_TENSOR_HEAD       /* noise so small that the first guess is even */
+} wefti_tensor_kind;
+
+/* Along what a tensor may be cut over ranks that share its layer. */
+typedef enum wefti_tensor_split {
+    WEFTI_SPLIT_NONE,       /* all have it whole */
+    WEFTI_SPLIT_ROW,        /* each piece by its rows, the outputs */
+    WEFTI_SPLIT_COLUMN,     /* by columns, the inputs */
+    WEFTI_SPLIT_VOCABULARY, /* by rows, which are tokens */
+    WEFTI_SPLIT_EXPERT      /* by pieces, which are experts */
+} wefti_tensor_split;
+
+/* Rows of a tensor that are a matrix of their own to other programs. */
+typedef struct wefti_tensor_piece {
+    char name[64]; /* as in Hugging Face's Llama */
+    size_t rows;
+} wefti_tensor_piece;
+
+enum { WEFTI_TENSOR_PIECES_MOST = 3 };
+
+/* Matrices are [outputs][inputs]. */
+typedef struct wefti_tensor_info {
+    char name[32];
+    wefti_tensor_kind kind;
+    size_t rows, columns;
+    weft_dtype dtype;
+    wefti_tensor_split split;
+    size_t group;  /* those of one group are on the same ranks; 0: on all */
+    size_t module; /* set by the list */
+    wefti_tensor_piece pieces[WEFTI_TENSOR_PIECES_MOST]; /* from row 0 on */
+    size_t piece_count;
+} wefti_tensor_info;
+
+/* Lists are made twice: without items to count, then with room for them. */
+typedef struct wefti_tensor_list {
+    wefti_tensor_info *items; /* in order of use */
+    size_t count;
+    size_t *modules; /* the first tensor of each */
+    size_t module_count;
+} wefti_tensor_list;
+
+void wefti_tensor_list_begin_module(wefti_tensor_list *list);
+
+/* A tensor of the module begun last; copied, its module set. */
+void wefti_tensor_list_add(wefti_tensor_list *list,
+                           const wefti_tensor_info *info);
+
+/* wefti_tensor_list_init - those of the decoder. Returns OK | ERR_NO_MEMORY. */
+WEFT_NODISCARD weft_status
+wefti_tensor_list_init(wefti_tensor_list *list, const wefti_model_shape *shape);
+void wefti_tensor_list_fini(wefti_tensor_list *list);
+
+/* How many that will be. */
+size_t wefti_tensor_list_count(const wefti_model_shape *shape);
+
+size_t wefti_tensor_elems(const wefti_tensor_info *info);
+
+/* 1 or 2; a vector has one row. */
+size_t wefti_tensor_dimensions(const wefti_tensor_info *info);
+
+#endif

@@ -2,9 +2,10 @@
 /*
  * Goal     the flat layout keeps its promises: aligned, disjoint, buckets and
  *          places inside them independent of the number of ranks, start values
- *          too.
+ *          too; it follows from whatever list of tensors it is given.
  * Method   all numbers of ranks from 1 to 9 and several bucket sizes; compared
- *          with the layout for one rank, element by element.
+ *          with the layout for one rank, element by element; and a model of
+ *          another kind of layer, in two groups.
  */
 #include "trainer/model/parameters.h"
 
@@ -148,6 +149,91 @@ static void test_parameters_tied_head_is_the_embedding(void **state)
     wefti_parameters_fini(&untied);
 }
 
+/* Every tensor is made of its pieces, and no two have one name outside. */
+static void test_tensor_list_pieces_cover_the_tensors(void **state)
+{
+    (void)state;
+    wefti_tensor_list list;
+    assert_int_equal(wefti_tensor_list_init(&list, &shape), WEFT_OK);
+    assert_int_equal(list.count, wefti_tensor_list_count(&shape));
+    assert_int_equal(list.module_count, shape.layers + 2);
+    const char *names[64];
+    size_t named = 0;
+    for (size_t i = 0; i < list.count; i++) {
+        const wefti_tensor_info *info = &list.items[i];
+        size_t rows = 0;
+        assert_int_equal(info->group, 0);
+        assert_int_equal(info->dtype, WEFTI_REAL_DTYPE);
+        assert_int_equal(info->split == WEFTI_SPLIT_NONE,
+                         wefti_tensor_dimensions(info) == 1);
+        for (size_t k = 0; k < info->piece_count; k++) {
+            rows += info->pieces[k].rows;
+            for (size_t other = 0; other < named; other++) {
+                assert_string_not_equal(names[other], info->pieces[k].name);
+            }
+            names[named++] = info->pieces[k].name;
+        }
+        assert_int_equal(rows, info->rows);
+    }
+    assert_int_equal(named, 3 + 9 * shape.layers);
+    wefti_tensor_list_fini(&list);
+}
+
+/* A layer of a router and two experts, which are another group's. */
+static void list_experts(wefti_tensor_list *list)
+{
+    const wefti_tensor_info ends = {.kind = WEFTI_TENSOR_EMBEDDING,
+                                    .rows = shape.vocab,
+                                    .columns = shape.hidden};
+    const wefti_tensor_info router = {
+        .kind = WEFTI_TENSOR_INPUT, .rows = 2, .columns = shape.hidden};
+    const wefti_tensor_info experts = {.kind = WEFTI_TENSOR_INPUT,
+                                       .rows = 2 * shape.ffn,
+                                       .columns = shape.hidden,
+                                       .split = WEFTI_SPLIT_EXPERT,
+                                       .group = 1};
+    wefti_tensor_list_begin_module(list);
+    wefti_tensor_list_add(list, &ends);
+    for (size_t layer = 0; layer < shape.layers; layer++) {
+        wefti_tensor_list_begin_module(list);
+        wefti_tensor_list_add(list, &router);
+        wefti_tensor_list_add(list, &experts);
+    }
+    wefti_tensor_list_begin_module(list);
+    wefti_tensor_list_add(list, &ends);
+}
+
+static void test_parameters_another_layer_is_laid_out_by_group(void **state)
+{
+    (void)state;
+    wefti_tensor_info items[16];
+    size_t modules[8];
+    wefti_tensor_list list = {.items = items, .modules = modules};
+    list_experts(&list);
+    const wefti_layer_run whole = {.layers_end = shape.layers};
+    const wefti_parameters_config config = {.shape = shape,
+                                            .bucket_bytes = 1u << 30,
+                                            .nranks = 3,
+                                            .parts = &whole,
+                                            .part_count = 1};
+    wefti_parameters plan;
+    assert_int_equal(wefti_parameters_plan_list(&config, &list, &plan),
+                     WEFT_OK);
+    assert_int_equal(plan.tensor_count, 2 + 2 * shape.layers);
+    assert_int_equal(plan.bucket_count, 1 + 2 * shape.layers);
+    check_places(&plan);
+    for (size_t i = 0; i + 1 < plan.tensor_count; i++) {
+        const wefti_tensor *tensor = &plan.tensors[i];
+        assert_int_equal(tensor[0].bucket == tensor[1].bucket,
+                         tensor[0].info.group == tensor[1].info.group);
+        assert_int_equal(wefti_tensor_begins_module(&plan, i),
+                         i == 0 || i % 2 == 1);
+    }
+    assert_int_equal(wefti_tensor_of_layer(&plan, 2), 5);
+    assert_int_equal(wefti_tensor_final_norm(&plan), 7);
+    wefti_parameters_fini(&plan);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -156,6 +242,8 @@ int main(void)
         cmocka_unit_test(
             test_parameters_start_values_are_the_same_on_any_layout),
         cmocka_unit_test(test_parameters_tied_head_is_the_embedding),
+        cmocka_unit_test(test_tensor_list_pieces_cover_the_tensors),
+        cmocka_unit_test(test_parameters_another_layer_is_laid_out_by_group),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

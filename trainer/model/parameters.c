@@ -287,6 +287,16 @@ void wefti_parameters_init(const wefti_parameters *plan, uint64_t seed,
     }
 }
 
+size_t wefti_parameters_largest(const wefti_parameters *plan)
+{
+    size_t most = 0;
+    for (size_t i = 0; i < plan->tensor_count; i++) {
+        size_t elems = wefti_tensor_elems(&plan->tensors[i].info);
+        most = elems > most ? elems : most;
+    }
+    return most;
+}
+
 size_t wefti_parameters_share(const wefti_parameters *plan, size_t bucket,
                               size_t rank)
 {

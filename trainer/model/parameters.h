@@ -149,6 +149,9 @@ size_t wefti_tensor_head(const wefti_parameters *plan);
 /* Whether a tensor is the first of its module. */
 bool wefti_tensor_begins_module(const wefti_parameters *plan, size_t tensor);
 
+/* Elements of the largest tensor. */
+size_t wefti_parameters_largest(const wefti_parameters *plan);
+
 /* The first element of a rank's share of a bucket. */
 size_t wefti_parameters_share(const wefti_parameters *plan, size_t bucket,
                               size_t rank);

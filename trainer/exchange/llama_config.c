@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * trainer/exchange/llama_config.c - config.json, written and checked. A key
+ * that is missing has the value that Hugging Face's Llama takes then.
+ */
+#include "trainer/exchange/llama_names.h"
+
+#include "base/error.h"
+#include "base/input.h"
+#include "base/json.h"
+#include "kernels/math/real.h"
+#include "trainer/exchange/json_number.h"
+
+#include <fcntl.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum {
+    CONFIG_BYTES_MOST = 1 << 20,
+    SEPARATOR = 0 /* the byte between two texts (trainer/data/corpus.h) */
+};
+
+/* WEFTI_NORM_EPSILON of trainer/model/layer.h, before it is rounded. */
+static const double norm_epsilon = 1e-6;
+
+static void write_keys(wefti_json *json, const wefti_model_shape *shape)
+{
+    const char *dtype = sizeof(real) == sizeof(double) ? "float64" : "float32";
+    wefti_json_array_open(json, "architectures");
+    wefti_json_text(json, NULL, "LlamaForCausalLM");
+    wefti_json_array_close(json);
+    wefti_json_text(json, "model_type", "llama");
+    wefti_json_uint(json, "vocab_size", shape->vocab);
+    wefti_json_uint(json, "hidden_size", shape->hidden);
+    wefti_json_uint(json, "intermediate_size", shape->ffn);
+    wefti_json_uint(json, "num_hidden_layers", shape->layers);
+    wefti_json_uint(json, "num_attention_heads", shape->heads);
+    wefti_json_uint(json, "num_key_value_heads", shape->kv_heads);
+    wefti_json_uint(json, "head_dim", shape->head_dim);
+    wefti_json_uint(json, "max_position_embeddings", shape->seq);
+    wefti_json_text(json, "hidden_act", "silu");
+    wefti_json_real(json, "rms_norm_eps", norm_epsilon);
+    wefti_json_real(json, "rope_theta", shape->rope_theta);
+    wefti_json_null(json, "rope_scaling");
+    wefti_json_bool(json, "attention_bias", false);
+    wefti_json_bool(json, "mlp_bias", false);
+    wefti_json_bool(json, "tie_word_embeddings", shape->tied);
+    wefti_json_null(json, "bos_token_id");
+    wefti_json_uint(json, "eos_token_id", SEPARATOR);
+    wefti_json_text(json, "torch_dtype", dtype);
+}
+
+weft_status wefti_llama_config_write(const char *dir,
+                                     const wefti_model_shape *shape)
+{
+    char path[WEFTI_LLAMA_PATH_BYTES];
+    weft_status status = wefti_llama_path(dir, WEFTI_LLAMA_CONFIG, path);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    FILE *file = fopen(path, "wxe");
+    if (!file) {
+        return wefti_error_system("%.200s: cannot be made", path);
+    }
+    wefti_json json;
+    wefti_json_init(&json, file);
+    wefti_json_object_open(&json, NULL);
+    write_keys(&json, shape);
+    wefti_json_object_close(&json);
+    bool good = wefti_json_fini(&json) == WEFT_OK && fsync(fileno(file)) == 0;
+    good = fclose(file) == 0 && good;
+    return good ? WEFT_OK
+                : wefti_error_system("%.200s: cannot be written", path);
+}
+
+/* A file being checked; the first finding stays. */
+typedef struct check {
+    const char *path;
+    const cJSON *root;
+    weft_status status;
+} check;
+
+static const cJSON *find(const check *own, const char *key)
+{
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(own->root, key);
+    return cJSON_IsNull(item) ? NULL : item;
+}
+
+/* The same number as the configuration's key; missing: it is fallback. */
+static void check_whole(check *own, const char *key, uint64_t fallback,
+                        const char *model_key, uint64_t expected)
+{
+    const cJSON *item = find(own, key);
+    uint64_t value = fallback;
+    if (own->status != WEFT_OK) {
+        return;
+    }
+    if (item && !wefti_json_number_whole(item, &value)) {
+        own->status = wefti_error(WEFT_ERR_INVALID,
+                                  "%.200s: %s: allowed is a whole number",
+                                  own->path, key);
+    } else if (!item && fallback == 0) {
+        own->status =
+            wefti_error(WEFT_ERR_INVALID, "%.200s: has no %s", own->path, key);
+    } else if (value != expected) {
+        own->status = wefti_error(WEFT_ERR_INVALID,
+                                  "%.200s: %s is %" PRIu64 ", but %s %" PRIu64,
+                                  own->path, key, value, model_key, expected);
+    }
+}
+
+static void check_real(check *own, const char *key, const cJSON *item,
+                       double fallback, const char *what, double expected)
+{
+    double value = item ? cJSON_GetNumberValue(item) : fallback;
+    if (own->status == WEFT_OK &&
+        !(fabs(value - expected) <= 1e-12 * expected)) {
+        own->status = wefti_error(WEFT_ERR_INVALID, "%.200s: %s is %.9g, %s %g",
+                                  own->path, key, value, what, expected);
+    }
+}
+
+static void check_bool(check *own, const char *key, const char *what,
+                       bool expected)
+{
+    const cJSON *item = find(own, key);
+    if (own->status == WEFT_OK && (item ? cJSON_IsTrue(item) : 0) != expected) {
+        own->status = wefti_error(WEFT_ERR_INVALID, "%.200s: %s is %s, %s %s",
+                                  own->path, key, expected ? "false" : "true",
+                                  what, expected ? "true" : "false");
+    }
+}
+
+static void check_word(check *own, const char *key, const cJSON *item,
+                       const char *expected)
+{
+    const char *value = item ? cJSON_GetStringValue(item) : expected;
+    if (own->status == WEFT_OK && (!value || strcmp(value, expected) != 0)) {
+        own->status = wefti_error(
+            WEFT_ERR_INVALID, "%.200s: %s is \"%.40s\": allowed is \"%s\"",
+            own->path, key, value ? value : "no text", expected);
+    }
+}
+
+/* In one object since transformers 5, before that in two keys. */
+static void check_rotation(check *own, const wefti_model_shape *shape)
+{
+    const cJSON *both = find(own, "rope_parameters");
+    const cJSON *theta =
+        both ? cJSON_GetObjectItemCaseSensitive(both, "rope_theta")
+             : find(own, "rope_theta");
+    if (both) {
+        check_word(own, "rope_type",
+                   cJSON_GetObjectItemCaseSensitive(both, "rope_type"),
+                   "default");
+    } else if (find(own, "rope_scaling") && own->status == WEFT_OK) {
+        own->status =
+            wefti_error(WEFT_ERR_INVALID,
+                        "%.200s: rope_scaling: allowed is null", own->path);
+    }
+    check_real(own, "rope_theta", theta, 10000.0, "but model.rope_theta",
+               shape->rope_theta);
+}
+
+static void check_keys(check *own, const wefti_model_shape *shape)
+{
+    uint64_t positions;
+    const cJSON *most = find(own, "max_position_embeddings");
+    check_word(own, "model_type", find(own, "model_type"), "llama");
+    check_whole(own, "num_hidden_layers", 0, "model.layers", shape->layers);
+    check_whole(own, "hidden_size", 0, "model.hidden_size", shape->hidden);
+    check_whole(own, "num_attention_heads", 0, "model.heads", shape->heads);
+    check_whole(own, "num_key_value_heads", shape->heads, "model.kv_heads",
+                shape->kv_heads);
+    check_whole(own, "head_dim", shape->hidden / shape->heads,
+                "model.hidden_size / heads", shape->head_dim);
+    check_whole(own, "intermediate_size", 0, "model.ffn_size", shape->ffn);
+    check_whole(own, "vocab_size", 0, "model.vocab", shape->vocab);
+    if (most && own->status == WEFT_OK &&
+        (!wefti_json_number_whole(most, &positions) ||
+         positions < shape->seq)) {
+        own->status = wefti_error(WEFT_ERR_INVALID,
+                                  "%.200s: max_position_embeddings: "
+                                  "model.seq_length is %zu, and may not be "
+                                  "above it",
+                                  own->path, shape->seq);
+    }
+    check_word(own, "hidden_act", find(own, "hidden_act"), "silu");
+    check_real(own, "rms_norm_eps", find(own, "rms_norm_eps"), norm_epsilon,
+               "but here always", norm_epsilon);
+    check_rotation(own, shape);
+    check_bool(own, "attention_bias", "but here always", false);
+    check_bool(own, "mlp_bias", "but here always", false);
+    check_bool(own, "tie_word_embeddings", "but model.tie_embeddings",
+               shape->tied);
+}
+
+weft_status wefti_llama_config_check(const char *dir,
+                                     const wefti_model_shape *shape)
+{
+    char path[WEFTI_LLAMA_PATH_BYTES];
+    char *text = NULL;
+    size_t bytes;
+    weft_status status = wefti_llama_path(dir, WEFTI_LLAMA_CONFIG, path);
+    if (status == WEFT_OK) {
+        status = wefti_file_read(path, WEFTI_INPUT_FILE, CONFIG_BYTES_MOST,
+                                 &text, &bytes);
+    }
+    if (status != WEFT_OK) {
+        return status;
+    }
+    cJSON *root = cJSON_ParseWithLength(text, bytes);
+    check own = {.path = path, .root = root};
+    if (cJSON_IsObject(root)) {
+        check_keys(&own, shape);
+    } else {
+        own.status =
+            wefti_error(WEFT_ERR_INVALID, "%.200s: is no JSON object", path);
+    }
+    cJSON_Delete(root);
+    free(text);
+    return own.status;
+}

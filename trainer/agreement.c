@@ -105,6 +105,10 @@ static void write_config(FILE *out, const wefti_config *config,
         write_line(out, "parallel.", "schedule", config->parallel.schedule);
     }
     write_line(out, "", "--resume", options->resume ? "given" : "not given");
+    write_line(out, "", "--import-hf",
+               options->import_hf ? "given" : "not given");
+    write_line(out, "", "--export-hf",
+               options->export_hf ? "given" : "not given");
     write_line(out, "", "--report", options->report ? "given" : "not given");
     write_line(out, "", "--measure", options->measure ? "given" : "not given");
     write_line(out, "", "--generate",

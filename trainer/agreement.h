@@ -5,7 +5,8 @@
  *
  * What may differ by rank: data.paths and a schedule's file, of which the
  * content is compared (wefti_config_key.by_content); --resume's folder,
- * likewise; where --metrics, --json and --report write.
+ * likewise; where --metrics, --json and --report write; --import-hf's and
+ * --export-hf's folder, which are rank 0's.
  */
 #ifndef TRAINER_AGREEMENT_H
 #define TRAINER_AGREEMENT_H

@@ -36,6 +36,12 @@ void wefti_options_help(FILE *file)
         "the\n"
         "                           last steps as FILE.trace.json for "
         "Perfetto\n"
+        "  --import-hf DIR          begin with the parameters of a model in\n"
+        "                           Hugging Face's Llama names: config.json "
+        "and\n"
+        "                           model.safetensors in DIR\n"
+        "  --export-hf DIR          afterwards write the model so, into a new\n"
+        "                           folder\n"
         "  --keys                   every key of CONFIG.yaml: its default, "
         "what "
         "is\n"
@@ -65,7 +71,9 @@ void wefti_options_help(FILE *file)
         "  weft-train my.yaml --resume ckpt --set train.steps=0 --generate "
         "'Once '\n"
         "  weft-run -n 4 weft-train my.yaml --metrics steps.jsonl --measure\n"
-        "  weft-run -n 2 weft-train my.yaml --report report.html\n",
+        "  weft-run -n 2 weft-train my.yaml --report report.html\n"
+        "  weft-train my.yaml --resume ckpt --set train.steps=0 --export-hf "
+        "llama\n",
         file);
 }
 
@@ -85,7 +93,9 @@ static const char **value_of(wefti_options *options, const char *argument)
                 {"--generate", &options->generate},
                 {"--metrics", &options->metrics},
                 {"--json", &options->json},
-                {"--report", &options->report}};
+                {"--report", &options->report},
+                {"--import-hf", &options->import_hf},
+                {"--export-hf", &options->export_hf}};
     for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
         if (strcmp(argument, rows[i].name) == 0) {
             return rows[i].value;
@@ -162,6 +172,9 @@ weft_status wefti_options_init(wefti_options *options, int argc,
         !options->keys && !options->version) {
         status = wefti_error(WEFT_ERR_INVALID,
                              "CONFIG.yaml is missing (weft-train --help)");
+    }
+    if (status == WEFT_OK && options->import_hf && options->resume) {
+        status = refuse("--import-hf", "is not possible with --resume");
     }
     if (status != WEFT_OK) {
         wefti_options_fini(options);

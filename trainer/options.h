@@ -15,11 +15,12 @@ typedef struct wefti_options {
     const char *config;    /* CONFIG.yaml */
     const char **settings; /* after --set, in order; owned */
     size_t setting_count;
-    const char *resume;   /* NULL: begin anew */
-    const char *generate; /* NULL: nothing asked for; may be "" */
-    const char *metrics;  /* NULL: none; "-": stdout */
-    const char *json;     /* the same */
-    const char *report;   /* NULL: none; a file */
+    const char *resume;                /* NULL: begin anew */
+    const char *generate;              /* NULL: nothing asked for; may be "" */
+    const char *metrics;               /* NULL: none; "-": stdout */
+    const char *json;                  /* the same */
+    const char *report;                /* NULL: none; a file */
+    const char *import_hf, *export_hf; /* NULL: none; folders */
     bool measure;
     bool keys, help, version; /* then nothing else counts */
 } wefti_options;

@@ -14,6 +14,7 @@
 #include "kernels/math/blas_lock.h"
 #include "kernels/math/math_table.h"
 #include "trainer/checkpoint/pause.h"
+#include "trainer/exchange/hugging_face.h"
 #include "trainer/footprint.h"
 #include "trainer/pipe/pipe_schedule.h"
 
@@ -67,6 +68,11 @@ static void describe_start(const wefti_run_state *state)
     }
     wefti_footprint_print(replica, state->how.err);
     warn_of_old_kernels(state->how.err);
+    if (state->how.options->import_hf && replica->step == 0) {
+        fprintf(state->how.err,
+                "weft-train: begins with the parameters of %s\n",
+                state->how.options->import_hf);
+    }
     if (replica->pause && replica->pause->pending) {
         fprintf(state->how.err,
                 "weft-train: goes on inside step %llu, after %zu of its %zu "
@@ -281,6 +287,7 @@ static bool may_recover(const wefti_run_state *state, weft_status status)
 static weft_status restore(wefti_run_state *state)
 {
     wefti_savepoint resumed = state->savepoint;
+    const char *import = state->how.options->import_hf;
     weft_status status = WEFT_OK;
     if (state->config.checkpoint.every > 0) {
         status =
@@ -293,6 +300,8 @@ static weft_status restore(wefti_run_state *state)
     if (status == WEFT_OK && state->replica.step == 0 && state->resumed[0]) {
         resumed.dir = state->resumed;
         status = wefti_savepoint_read(&resumed, &state->replica);
+    } else if (status == WEFT_OK && state->replica.step == 0 && import) {
+        status = wefti_hugging_face_import(&state->replica, import);
     }
     return status;
 }
@@ -345,6 +354,17 @@ static weft_status recover(wefti_run_state *state)
     return status == WEFT_OK ? take_over_files(state, before, &fault) : status;
 }
 
+/* For other programs, before this rank's own closing lines. */
+static weft_status export_model(wefti_run_state *state)
+{
+    const char *dir = state->how.options->export_hf;
+    weft_status status = wefti_hugging_face_export(&state->replica, dir);
+    if (status == WEFT_OK && wefti_run_prints(state)) {
+        fprintf(state->how.err, "weft-train: the model is in %s\n", dir);
+    }
+    return status;
+}
+
 weft_status wefti_run(const wefti_run_config *config, char *error_out,
                       bool *everywhere)
 {
@@ -365,6 +385,9 @@ weft_status wefti_run(const wefti_run_config *config, char *error_out,
         if (status == WEFT_OK) {
             status = train(state);
         }
+    }
+    if (status == WEFT_OK && config->options->export_hf) {
+        status = export_model(state);
     }
     if (status == WEFT_OK && wefti_run_prints(state)) {
         status = close_files(state);

@@ -14,6 +14,7 @@
 #include "comm/oob/source.h"
 #include "trainer/agreement.h"
 #include "trainer/checkpoint/pause.h"
+#include "trainer/exchange/hugging_face.h"
 #include "trainer/pipe/pipe_schedule.h"
 #include "trainer/run_plan.h"
 #include "trainer/seats.h"
@@ -179,6 +180,9 @@ static weft_status try_files(wefti_run_state *state)
     if (status == WEFT_OK && prints && options->metrics) {
         status = wefti_metrics_try(options->metrics);
     }
+    if (status == WEFT_OK && prints && options->export_hf) {
+        status = wefti_hugging_face_try(options->export_hf);
+    }
     return wefti_savepoint_agree(state->comm, &state->replica.failed, status,
                                  "what it was to write");
 }
@@ -255,6 +259,9 @@ static weft_status open_files(wefti_run_state *state)
     }
     if (status == WEFT_OK && options->resume) {
         status = wefti_savepoint_read(&state->savepoint, &state->replica);
+    }
+    if (status == WEFT_OK && options->import_hf) {
+        status = wefti_hugging_face_import(&state->replica, options->import_hf);
     }
     if (status == WEFT_OK && state->config.checkpoint.every > 0) {
         status = claim_folder(state);

@@ -127,6 +127,9 @@ class Differ(unittest.TestCase):
         self.refuse(["--measure: ranks differ: it is not given on rank 0 and "
                      "given on rank 2;"], "--measure", odd=2)
         self.refuse(["--resume: ranks differ: "], "--resume ckpt", odd=2)
+        for flag in "--import-hf", "--export-hf":
+            self.refuse([flag + ": ranks differ: it is not given on rank 0 and "
+                         "given on rank 1;"], flag + " llama")
         self.refuse(["--generate: ranks differ: it is not given on rank 0 and "
                      "warp on rank 1;"], "--generate warp")
 

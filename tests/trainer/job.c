@@ -286,6 +286,7 @@ job_result job_run(scratch *own, const job *what)
                              .generate = what->generate,
                              .metrics = metrics,
                              .json = what->json,
+                             .export_hf = what->export_hf,
                              .measure = what->measure};
     while (settings[options.setting_count]) {
         options.setting_count++;

@@ -27,6 +27,7 @@ typedef struct job {
     const char *resume;
     const char *generate;
     const char *json;
+    const char *export_hf;
     bool measure;
 } job;
 

@@ -1,0 +1,112 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""test_exchange_peer.py BIN_DIR
+
+Goal: Hugging Face's own programs take what weft-train --export-hf writes, and
+compute the same with it; what they write, weft-train takes.
+
+Method: transformers' Llama on torch, where Python has them (they are no part of
+Debian, and the test says which it lacks): its loss on the validation text beside
+the trainer's, and a model that it has drawn, imported and exported again.
+"""
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+SKIPPED = 77
+MISSING = [name for name in ("safetensors", "torch", "transformers")
+           if importlib.util.find_spec(name) is None]
+if MISSING:
+    print("skipped: Python has no module " + ", ".join(MISSING))
+    sys.exit(SKIPPED)
+
+import json
+
+import torch
+from safetensors.torch import load_file
+from transformers import LlamaConfig, LlamaForCausalLM
+
+BIN = sys.argv.pop(1)
+SEQ = 24
+CONFIG = """\
+model: {layers: 3, hidden_size: 48, heads: 6, kv_heads: 2, ffn_size: 80,
+        seq_length: %d, rope_theta: 700.0}
+data: {paths: [text.txt], validation_fraction: 0.1}
+train: {steps: 8, micro_batch_size: 2, global_batch_size: 8, warmup_steps: 2,
+        lr: 1.0e-2}
+checkpoint: {every: 0}
+""" % SEQ
+
+
+class Peer(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.mkdtemp(prefix="weft-peer-")
+        self.addCleanup(shutil.rmtree, self.folder)
+        self.text = b"".join(b"%d wefts and %d warps\n" % (i, i * i)
+                             for i in range(300))
+        with open(self.path("text.txt"), "wb") as file:
+            file.write(self.text)
+        with open(self.path("job.yaml"), "w") as file:
+            file.write(CONFIG)
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def summary(self, *arguments):
+        got = subprocess.run(
+            [BIN + "/weft-run", "-n", "1", BIN + "/weft-train", "job.yaml",
+             "--json", "summary", *arguments], text=True, capture_output=True,
+            timeout=60, cwd=self.folder)
+        self.assertEqual(got.returncode, 0, got.stderr)
+        with open(self.path("summary")) as file:
+            return json.load(file)
+
+    def loss(self, model):
+        text = self.text
+        at, losses = len(text) - int(len(text) * 0.1), []
+        while at < len(text) - 1:
+            begin = min(at, len(text) - SEQ - 1)
+            own = torch.tensor([list(text[begin:begin + SEQ + 1])])
+            with torch.no_grad():
+                logits = model(own[:, :-1]).logits[0].double()
+            losses += torch.nn.functional.cross_entropy(
+                logits, own[0, 1:], reduction="none")[at - begin:].tolist()
+            at += SEQ
+        return sum(losses) / len(losses)
+
+    def test_transformers_computes_the_same(self):
+        for tied in "false", "true":
+            with self.subTest(tied=tied):
+                shutil.rmtree(self.path("out"), ignore_errors=True)
+                loss = self.summary("--export-hf", "out", "--set",
+                                    "model.tie_embeddings=" + tied)["val_loss"]
+                model, info = LlamaForCausalLM.from_pretrained(
+                    self.path("out"), output_loading_info=True)
+                self.assertEqual(info["unexpected_keys"], [])
+                self.assertEqual(info["missing_keys"], [])
+                self.assertAlmostEqual(loss, self.loss(model), delta=1e-5)
+
+    def test_a_model_of_transformers_is_taken(self):
+        torch.manual_seed(1)
+        model = LlamaForCausalLM(LlamaConfig(
+            vocab_size=256, hidden_size=48, intermediate_size=80,
+            num_hidden_layers=3, num_attention_heads=6, num_key_value_heads=2,
+            max_position_embeddings=64, rope_theta=700.0,
+            initializer_range=0.3, rms_norm_eps=1e-6))
+        model.save_pretrained(self.path("theirs"), safe_serialization=True)
+        loss = self.summary("--import-hf", "theirs", "--export-hf", "ours",
+                            "--set", "train.steps=0")["val_loss"]
+        self.assertAlmostEqual(loss, self.loss(model), delta=1e-4)
+        ours = load_file(self.path("ours/model.safetensors"))
+        theirs = load_file(self.path("theirs/model.safetensors"))
+        self.assertEqual(sorted(ours), sorted(theirs))
+        for name in ours:
+            self.assertTrue(torch.equal(ours[name], theirs[name]), name)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -5,7 +5,8 @@
 Goal: when a rank of four is killed at a random moment, the job ends well with
 three; its losses from the checkpoint on are, bit for bit, those of a run of
 three that resumes from that checkpoint. So it is when rank 0 is the one, when
-the batch does not divide, and when a second rank dies later. With NODES, such
+the batch does not divide, and when a second rank dies later. One that began with an imported model and has no
+checkpoint begins with that model again. With NODES, such
 as 2x2, the four stand on emulated nodes (root and iproute2), and a whole node
 is lost; or only its link, and then one side alone goes on. Sums take no notice
 of the nodes then (WEFT_SUM_FLAT).
@@ -160,6 +161,27 @@ def run_case(batch, victims):
     shutil.rmtree(folder)
 
 
+def import_case():
+    """No checkpoint to go back to, and rank 0, which has read it, is lost."""
+    folder = make_folder(16)
+    metrics = folder + "/metrics.jsonl"
+    more = ["--import-hf", folder + "/llama", "--set", "checkpoint.every=0"]
+    finish(start(folder, 1, "--export-hf", folder + "/llama", "--set",
+                 "train.steps=3", "--set", "train.seed=7"))
+    job = start(folder, 3, "--metrics", metrics, "--set",
+                "train.global_batch_size=24", *more)
+    kill_after(job, metrics, random.randint(1, STEPS - 8), 0)
+    if begin_step(finish(job), 2, 3) != 0:
+        fail("a step to go back to, without checkpoints")
+    should = folder + "/should.jsonl"
+    finish(start(folder, 2, "--metrics", should, "--set",
+                 "train.global_batch_size=24", *more))
+    if read_lines(metrics) != read_lines(should):
+        fail("two that are left do not begin with the imported model")
+    print("rank 0 killed, from an import: %d steps the same" % STEPS)
+    shutil.rmtree(folder)
+
+
 def cut_case(nodes, victim, losers):
     """A node's link is set down: one side goes on, the other must not."""
     folder = make_folder(24)
@@ -210,6 +232,7 @@ def main():
     check_that_none_left_is_a_failure()
     run_case(24, [random.randint(1, 3)])
     run_case(16, [0, random.randint(1, 3)])
+    import_case()
     if os.environ.get("WEFT_TEST_LONG"):
         for _ in range(20):
             run_case(random.choice([16, 24]), [random.randint(0, 3)])

@@ -19,26 +19,19 @@
 #include "comm/make/streams_end.h"
 #include "comm/post/consensus.h"
 #include "comm/post/post.h"
+#include "comm/streams/lent.h"
 #include "kernels/wire/launch.h"
 
 #include <assert.h>
 #include <stdio.h>
-#include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 enum { TRIED_ELEMS = 4 };
 
-/* Where a rank's staging lies. mapping: tells processes apart that have the
- * same number in containers of their own. */
+/* What a rank has for the others. */
 typedef struct offer {
     int32_t launches;
-    int32_t shared; /* whether other processes can open it */
-    void *staging;
-    const void *mapping;
-    size_t offset, bytes;
-    int32_t index, process;
-    unsigned char handle[64];
+    wefti_lent staging;
 } offer;
 
 static_assert(sizeof(offer) <= sizeof(wefti_verdict),
@@ -71,50 +64,16 @@ static weft_status check(const weft_comm *comm)
 static weft_status make_offer(const wefti_streams *streams, offer *made)
 {
     weft_comm *comm = streams->comm;
-    weft_export given = {.size_bytes = sizeof(given)};
-    *made =
-        (offer){.launches = wefti_device_can(comm->device, WEFT_CAP_LAUNCHES),
-                .shared = wefti_device_can(comm->device, WEFT_CAP_IPC),
-                .staging = streams->staging,
-                .mapping = comm->mapping,
-                .index = wefti_device_get_index(comm->device),
-                .process = (int32_t)getpid()};
-    if (!made->shared) {
-        return WEFT_OK;
-    }
-    weft_status status =
-        weft_device_export(comm->device, streams->staging, &given);
-    made->offset = given.offset;
-    made->bytes = given.bytes;
-    memcpy(made->handle, given.handle, sizeof(made->handle));
-    return status;
+    made->launches = wefti_device_can(comm->device, WEFT_CAP_LAUNCHES);
+    return wefti_lent_offer(comm, streams->staging, &made->staging);
 }
 
 static weft_status reach(wefti_streams *streams, int peer, const offer *theirs)
 {
-    weft_device *device = streams->comm->device;
     wefti_streams_peer *own = &streams->peers[peer];
-    void *staging = theirs->staging;
-    if (theirs->mapping == streams->comm->mapping &&
-        theirs->process == (int32_t)getpid()) {
-        own->staging = staging;
-        return wefti_device_reach(device, theirs->index);
-    }
-    if (!theirs->shared) {
-        return wefti_error(WEFT_ERR_UNSUPPORTED,
-                           "rank %d is another process, and its device shares "
-                           "no memory with those",
-                           peer);
-    }
-    weft_export given = {.size_bytes = sizeof(given),
-                         .offset = theirs->offset,
-                         .bytes = theirs->bytes,
-                         .index = theirs->index,
-                         .process = theirs->process,
-                         .descriptor = -1};
-    memcpy(given.handle, theirs->handle, sizeof(given.handle));
-    weft_status status = weft_device_import(device, &given, &staging);
-    own->imported = status == WEFT_OK;
+    void *staging;
+    weft_status status = wefti_lent_reach(streams->comm, peer, &theirs->staging,
+                                          &staging, &own->imported);
     own->staging = staging;
     return status;
 }

@@ -393,7 +393,9 @@ struct weft_comm {
     char route_why[200];           /* why neither, where one was asked for */
 
     struct wefti_copies *copies;        /* NULL: the host reads all memory */
-    const struct wefti_mem_op *fetcher; /* its put's bytes are being fetched */
+    const struct wefti_mem_op *fetcher; /* its put's bytes are being copied */
+    const weft_mem *stored;             /* into it, what a message brought */
+    int stored_from;                    /* by this rank */
 
     weft_status failed;         /* this rank has acted on the fault */
     bool released;              /* and has ended all its operations */

@@ -23,7 +23,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { BATCH = 16 }; /* handed over between two looks at the lock */
+enum {
+    BATCH = 16,    /* handed over between two looks at the lock */
+    MEM_PLACES = 2 /* behind those of lists: of puts, and what peers put here */
+};
 
 /* One place: its last request, and how many there were. */
 typedef struct place {
@@ -57,7 +60,7 @@ static weft_status build(weft_comm *comm, wefti_copies *copies)
     const weft_stream_config config = {.size_bytes = sizeof(config),
                                        .sm_budget = comm->sm_budget};
     copies->count =
-        wefti_op_count(comm) * WEFTI_STEP_LISTS * WEFTI_COPY_WAYS + 1;
+        wefti_op_count(comm) * WEFTI_STEP_LISTS * WEFTI_COPY_WAYS + MEM_PLACES;
     copies->places = calloc(copies->count, sizeof(*copies->places));
     copies->queue = calloc(copies->count, sizeof(*copies->queue));
     if (!copies->places || !copies->queue) {
@@ -163,9 +166,9 @@ size_t wefti_copy_place(const weft_comm *comm, const wefti_op *op,
     return number * WEFTI_COPY_WAYS + (size_t)way;
 }
 
-size_t wefti_copy_place_of_mem(const weft_comm *comm)
+size_t wefti_copy_place_of_mem(const weft_comm *comm, bool stored)
 {
-    return comm->copies->count - 1;
+    return comm->copies->count - MEM_PLACES + stored;
 }
 
 void *wefti_copies_get_bounce(const weft_comm *comm)
@@ -193,11 +196,13 @@ static void fail(weft_comm *comm, size_t at, weft_status status,
 {
     const size_t number = at / (WEFTI_STEP_LISTS * WEFTI_COPY_WAYS);
     comm->copies->places[at].refused = true;
-    if (at == wefti_copy_place_of_mem(comm)) {
-        wefti_fault_publish(comm, status, comm->rank, 0,
-                            "put to remote memory of \"%s\": rank %d's device "
-                            "refused a copy: %s",
-                            comm->name, comm->rank, text);
+    if (at >= wefti_copy_place_of_mem(comm, false)) {
+        wefti_fault_publish(
+            comm, status, comm->rank, 0,
+            "%sput into a weft_mem of \"%s\": rank %d's device "
+            "refused a copy: %s",
+            at == wefti_copy_place_of_mem(comm, true) ? "what was " : "",
+            comm->name, comm->rank, text);
         return;
     }
     char what[200];
@@ -232,8 +237,9 @@ bool wefti_copies_are_done(weft_comm *comm, size_t at)
 static weft_status hand_over(const wefti_copies *copies, weft_device *device,
                              size_t at, const place *asked)
 {
-    const bool last = at + 1 == copies->count;
-    const bool stores = !last && at % WEFTI_COPY_WAYS == WEFTI_COPY_STORE;
+    const bool stores = at < copies->count - MEM_PLACES
+                            ? at % WEFTI_COPY_WAYS == WEFTI_COPY_STORE
+                            : at + 1 == copies->count;
     weft_stream *stream = stores ? copies->stores : copies->fetches;
     weft_status status =
         weft_device_copy(device, asked->dst, asked->src, asked->bytes, stream);
@@ -384,6 +390,20 @@ void wefti_copies_drop(weft_comm *comm)
     }
 }
 
+/* Handed over, if anything was asked for, and with the device no more. */
+static bool is_over(const wefti_copies *copies, size_t at)
+{
+    const place *asked = &copies->places[at];
+    return asked->refused || asked->done == asked->asked ||
+           (asked->handed == asked->asked &&
+            wefti_gate_reached(copies->copied, at, asked->asked));
+}
+
+bool wefti_copies_is_over(const weft_comm *comm, size_t at)
+{
+    return is_over(comm->copies, at);
+}
+
 bool wefti_copies_are_over(weft_comm *comm)
 {
     wefti_copies *copies = comm->copies;
@@ -392,9 +412,7 @@ bool wefti_copies_are_over(weft_comm *comm)
     }
     bool over = !copies->handing && copies->first == copies->end;
     for (size_t at = 0; over && at < copies->count; at++) {
-        const place *asked = &copies->places[at];
-        over = asked->refused || asked->done == asked->asked ||
-               wefti_gate_reached(copies->copied, at, asked->asked);
+        over = is_over(copies, at);
     }
     return over;
 }

@@ -15,8 +15,8 @@
  * they have been given ends by itself.
  *
  * Each list of an operation has three places, each for one copy at a time:
- * two fetches, of which one runs ahead, and a store. One more is for what is
- * put into remote memory.
+ * two fetches, of which one runs ahead, and a store. Two more are for memory
+ * that peers write into: what this rank puts, and what peers put by messages.
  */
 #ifndef COMM_ENGINE_COPIES_H
 #define COMM_ENGINE_COPIES_H
@@ -48,11 +48,12 @@ void wefti_copies_destroy(weft_comm *comm);
 void wefti_copies_pin(weft_comm *comm, wefti_mapping *mapping);
 void wefti_copies_unpin(weft_comm *comm, wefti_mapping *mapping);
 
-/* The place of a list's copy, and that of memory put on a remote peer. */
+/* The place of a list's copy, and those of what this rank puts into a weft_mem
+ * and of what it stores for a peer that has put it there. */
 size_t wefti_copy_place(const weft_comm *comm, const wefti_op *op,
                         const wefti_step_list *list, int way);
-size_t wefti_copy_place_of_mem(const weft_comm *comm);
-void *wefti_copies_get_bounce(const weft_comm *comm); /* of that; one message */
+size_t wefti_copy_place_of_mem(const weft_comm *comm, bool stored);
+void *wefti_copies_get_bounce(const weft_comm *comm); /* of puts; one message */
 
 /* A copy that place has to make; it has none under way. Lock held. */
 void wefti_copies_ask(weft_comm *comm, size_t place, void *dst, const void *src,
@@ -61,6 +62,9 @@ void wefti_copies_ask(weft_comm *comm, size_t place, void *dst, const void *src,
 /* Whether place has nothing under way; if it has, the engine looks again. That
  * of a device that has failed fails the communicator. Lock held. */
 bool wefti_copies_are_done(weft_comm *comm, size_t place);
+
+/* Whether the device has nothing of the place any more. Lock held. */
+bool wefti_copies_is_over(const weft_comm *comm, size_t place);
 
 /*
  * wefti_copies_hand_over - give what has been asked for to the streams, of all

@@ -54,7 +54,7 @@ static size_t next_part(const wefti_mem_op *op)
 static bool put_from_device(wefti_mem_op *op)
 {
     weft_comm *comm = op->mem->comm;
-    const size_t place = wefti_copy_place_of_mem(comm);
+    const size_t place = wefti_copy_place_of_mem(comm, false);
     unsigned char *bounce = wefti_copies_get_bounce(comm);
     if (!comm->fetcher) {
         comm->fetcher = op;

@@ -5,7 +5,7 @@
  *   header | part | part | ...     in a domain's memory, for each of its ranks
  *   part:  cells   [source][slot] counters, each raised by its source
  *          data    the owner's bytes; none where these are registered: memory
- *                  of the owner's own, which no other process has mapped
+ *                  of the owner's own
  *
  * What a rank can map is written to directly, once all have seen what the
  * others write there. To any other rank, and to all others where memory is
@@ -16,15 +16,28 @@
  * A cell's raise (by its source; by its owner's engine where that is a message)
  * releases the data put before; a wait's load acquires them. Both are
  * sequentially consistent, because the bell needs it.
+ *
+ * Registered host memory no other rank has mapped. Registered memory of a
+ * device the devices of other ranks write to, where they reach it
+ * (mem_lent.c). That its owner has left is a bit in the header: the
+ * memory is its program's again, and no message is taken out.
  */
 #ifndef COMM_MEM_MEM_H
 #define COMM_MEM_MEM_H
 
 #include "comm/engine/request.h"
+#include "comm/post/consensus.h"
 #include "comm/watch/stall.h"
 #include "weft/mem.h"
 
 enum { WEFTI_MEM_CHANNEL = 1 };
+
+/* Another rank's registered memory. */
+typedef struct wefti_mem_reach {
+    unsigned char *data; /* as this rank's device has it; NULL: by messages */
+    bool imported;
+    bool writes; /* the other's device writes to this rank's */
+} wefti_mem_reach;
 
 struct weft_mem {
     weft_mem *next; /* of the communicator */
@@ -35,11 +48,18 @@ struct weft_mem {
     uint64_t offset; /* in the domain's memory */
     wefti_mapping *mapping;
     wefti_mapped *mapped; /* until the fabric has it */
-    unsigned char *own;   /* of a registered one: this rank's bytes */
-    bool registered;
-    bool apart; /* of every rank: it is registered, or what ranks have mapped is
-                   not the same */
+    bool apart;   /* of every rank: what ranks have mapped is not the same */
     bool engaged; /* keeps the engine's thread awake for messages */
+
+    /* Of a registered one. */
+    bool registered;
+    bool on_device;           /* this rank's bytes are its device's */
+    bool lent;                /* some rank's are */
+    bool messages;            /* some go between this rank and another */
+    unsigned char *own;       /* this rank's bytes */
+    wefti_mem_reach *reaches; /* [nranks] */
+    weft_status reached;      /* whether all was, and why */
+    char why[160];            /* not */
 };
 
 /*
@@ -51,18 +71,24 @@ _Atomic uint64_t *wefti_mem_get_cell(const weft_mem *mem, int rank, int source,
                                      int slot);
 unsigned char *wefti_mem_get_data(const weft_mem *mem, int rank);
 
-/* Whether this rank writes to peer's part by itself. */
+/* Whether this rank writes to peer's part by itself, and then whether only its
+ * device can; whether peer, of this domain, has destroyed what it registered:
+ * what would go there is lost. */
 bool wefti_mem_is_local(const weft_mem *mem, int peer);
+bool wefti_mem_is_on_device(const weft_mem *mem, int peer);
+bool wefti_mem_has_left(const weft_mem *mem, int peer);
 
 /*
  * wefti_mem_check_range - whether comm's rank may offer these bytes to others:
- * memory that this process writes, and that no other weft_mem of comm has.
+ * memory that this process, or comm's device, writes, all of one allocation
+ * there, and that no other weft_mem of comm has.
  *
- * Returns     OK | ERR_INVALID | ERR_UNSUPPORTED (a device's) | ERR_SYSTEM.
+ * Returns     OK | ERR_INVALID | ERR_SYSTEM.
  */
 WEFT_NODISCARD weft_status wefti_mem_check_range(weft_comm *comm,
                                                  const void *pointer,
-                                                 size_t bytes);
+                                                 size_t bytes,
+                                                 bool *on_device_out);
 
 /*
  * wefti_mem_trial_begin  - before any other use: this rank writes what the
@@ -75,6 +101,16 @@ WEFT_NODISCARD weft_status wefti_mem_check_range(weft_comm *comm,
 void wefti_mem_trial_begin(const weft_mem *mem);
 WEFT_NODISCARD weft_status wefti_mem_trial_look(const weft_mem *mem);
 void wefti_mem_trial_end(const weft_mem *mem);
+
+/*
+ * wefti_mem_lent_meet  - of a memory that some rank has on its device, by all:
+ *                        what this rank reaches of the others'. mem->reached
+ *                        says whether that is all it should.
+ * wefti_mem_lent_part  - gives back what it has imported.
+ */
+WEFT_NODISCARD weft_status wefti_mem_lent_meet(weft_mem *mem,
+                                               wefti_consensus *consensus);
+void wefti_mem_lent_part(weft_mem *mem);
 
 /* Frees what its user has not destroyed. */
 void wefti_mems_fini(weft_comm *comm);
@@ -112,6 +148,20 @@ extern const wefti_request_kind wefti_mem_op_kind;
  */
 bool wefti_mem_remote_put(wefti_mem_op *op);
 bool wefti_mem_remote_signal(weft_mem *mem, int peer, int slot, uint64_t add);
+
+/*
+ * wefti_mem_lent_put    - a piece of op's bytes, which are the host's, into
+ *                         device memory that is within reach, through comm's
+ *                         bounce. Returns whether anything moved.
+ *
+ * wefti_mem_lent_store  - what a message has brought, into this rank's device
+ *                         memory. Returns whether it is there: call again.
+ *
+ * Lock held for both.
+ */
+bool wefti_mem_lent_put(wefti_mem_op *op);
+bool wefti_mem_lent_store(weft_mem *mem, int source, size_t offset,
+                          const void *data, size_t bytes);
 
 /* Puts where it belongs what remote peers have sent. Lock held. */
 bool wefti_mem_remote_receive(weft_comm *comm);

@@ -3,8 +3,8 @@
  * comm/mem/mem_op.c - put, signal and wait.
  *
  *              no stream                       stream
- *   local put  the caller copies               the stream copies; a device's,
- *                                              from host memory: the engine
+ *   local put  the caller copies, or has its   the stream copies; a device's,
+ *              device copy                     from host memory: the engine
  *   signal     the caller raises the cell      an operation of the engine
  *   wait       looks, then the engine          the engine
  *   remote     the engine                      the engine
@@ -200,8 +200,12 @@ static void describe_remote(const void *context, char *text_out,
 static bool push_put(wefti_mem_op *op)
 {
     bool moved = true;
-    if (!wefti_mem_is_local(op->mem, op->peer)) {
+    if (wefti_mem_has_left(op->mem, op->peer) && op->mem->comm->fetcher != op) {
+        op->bytes = 0;
+    } else if (!wefti_mem_is_local(op->mem, op->peer)) {
         moved = wefti_mem_remote_put(op);
+    } else if (wefti_mem_is_on_device(op->mem, op->peer)) {
+        moved = wefti_mem_lent_put(op);
     } else {
         const size_t part =
             op->bytes < LOCAL_BYTES ? op->bytes : (size_t)LOCAL_BYTES;
@@ -218,7 +222,9 @@ static bool push_put(wefti_mem_op *op)
 
 static bool push_signal(wefti_mem_op *op)
 {
-    if (!wefti_mem_is_local(op->mem, op->peer)) {
+    if (wefti_mem_has_left(op->mem, op->peer)) {
+        op->over = true;
+    } else if (!wefti_mem_is_local(op->mem, op->peer)) {
         op->over =
             wefti_mem_remote_signal(op->mem, op->peer, op->slot, op->value);
     } else {
@@ -400,7 +406,7 @@ static weft_status copy_local(const wefti_mem_op *op, weft_stream *stream)
         return weft_device_copy(wefti_stream_get_device(stream), dst, op->src,
                                 op->bytes, stream);
     }
-    if (op->src_on_device) {
+    if (op->src_on_device || wefti_mem_is_on_device(op->mem, op->peer)) {
         return weft_device_copy(comm->device, dst, op->src, op->bytes, NULL);
     }
     wefti_copy(dst, op->src, op->bytes);
@@ -438,8 +444,8 @@ weft_status weft_mem_put(weft_mem *mem, size_t dst_offset, const void *src,
         return post(&op, stream);
     }
     status = check_life(mem, peer, "put");
-    if (status != WEFT_OK) {
-        return status;
+    if (status != WEFT_OK || wefti_mem_has_left(mem, peer)) {
+        return status; /* else it is lost */
     }
     /* A device's stream may make its poster wait for a copy of host memory. */
     const bool by_engine = stream && mem->comm->copies && !op.src_on_device;

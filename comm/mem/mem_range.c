@@ -3,7 +3,8 @@
  * comm/mem/mem_range.c - whether a program's own memory can be registered.
  *
  * The engine writes there for others, long after the call. So the kernel is
- * asked whether this process may: what it may not would end the program.
+ * asked whether this process may: what it may not would end the program. Of a
+ * device's memory its driver says how far the allocation goes.
  */
 #include "base/error.h"
 #include "comm/mem/mem.h"
@@ -70,10 +71,26 @@ static weft_status check_apart(weft_comm *comm, const void *pointer,
     return status;
 }
 
-weft_status wefti_mem_check_range(weft_comm *comm, const void *pointer,
-                                  size_t bytes)
+static weft_status check_allocation(const weft_comm *comm, const void *pointer,
+                                    size_t bytes)
 {
-    bool on_device = false;
+    weft_pointer found = {.size_bytes = sizeof(found)};
+    weft_status status = weft_device_query(comm->device, pointer, &found);
+    const size_t into = (uintptr_t)pointer - (uintptr_t)found.base;
+    if (status == WEFT_OK && (!found.base || bytes > found.bytes - into)) {
+        status =
+            wefti_error(WEFT_ERR_INVALID,
+                        "pointer %p and bytes %zu: allowed is within its "
+                        "allocation, which goes on for %zu",
+                        pointer, bytes, found.base ? found.bytes - into : 0);
+    }
+    return status;
+}
+
+weft_status wefti_mem_check_range(weft_comm *comm, const void *pointer,
+                                  size_t bytes, bool *on_device_out)
+{
+    *on_device_out = false;
     if (bytes == 0) {
         return WEFT_OK;
     }
@@ -84,17 +101,13 @@ weft_status wefti_mem_check_range(weft_comm *comm, const void *pointer,
                            pointer, bytes);
     }
     weft_status status =
-        wefti_check_place(comm, "pointer", pointer, &on_device);
-    if (status == WEFT_OK && on_device) {
-        status =
-            wefti_error(WEFT_ERR_UNSUPPORTED,
-                        "pointer %p is memory of %s device %d: allowed is "
-                        "the host's",
-                        pointer, wefti_device_get_table(comm->device)->kind,
-                        wefti_device_get_index(comm->device));
-    }
+        wefti_check_place(comm, "pointer", pointer, on_device_out);
     if (status == WEFT_OK) {
         status = check_apart(comm, pointer, bytes);
     }
-    return status == WEFT_OK ? check_writable(pointer, bytes) : status;
+    if (status != WEFT_OK) {
+        return status;
+    }
+    return *on_device_out ? check_allocation(comm, pointer, bytes)
+                          : check_writable(pointer, bytes);
 }

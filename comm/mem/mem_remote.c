@@ -97,9 +97,9 @@ bool wefti_mem_remote_signal(weft_mem *mem, int peer, int slot, uint64_t add)
     return true;
 }
 
-/* One message from source. What is for a memory that is gone is dropped, and
- * nothing a peer sends is written beyond its end. */
-static void carry_out(weft_comm *comm, int source,
+/* One message from source; whether it is done with. What is for a memory that
+ * is gone is dropped, and nothing a peer sends is written beyond its end. */
+static bool carry_out(weft_comm *comm, int source,
                       const wefti_incoming *message)
 {
     const wefti_signature *words = &message->signature;
@@ -108,7 +108,7 @@ static void carry_out(weft_comm *comm, int source,
         mem = mem->next;
     }
     if (!mem || words->cut > WEFT_MEM_SLOTS) {
-        return;
+        return true;
     }
     if (words->cut > 0) {
         atomic_fetch_add(
@@ -116,9 +116,14 @@ static void carry_out(weft_comm *comm, int source,
             words->count);
     } else if (words->count <= mem->bytes &&
                message->bytes <= mem->bytes - words->count) {
+        if (mem->on_device) {
+            return wefti_mem_lent_store(mem, source, words->count,
+                                        message->data, message->bytes);
+        }
         wefti_copy(wefti_mem_get_data(mem, comm->rank) + words->count,
                    message->data, message->bytes);
     }
+    return true;
 }
 
 bool wefti_mem_remote_receive(weft_comm *comm)
@@ -132,9 +137,9 @@ bool wefti_mem_remote_receive(weft_comm *comm)
         wefti_incoming message;
         for (int i = 0; i < MESSAGES_PER_PUSH &&
                         wefti_fabric_peek(&comm->fabric, path, &message,
-                                          &comm->engine->due_ns);
+                                          &comm->engine->due_ns) &&
+                        carry_out(comm, peer, &message);
              i++) {
-            carry_out(comm, peer, &message);
             wefti_fabric_release(&comm->fabric, path);
             moved = true;
         }

@@ -6,7 +6,8 @@
  *
  * Method: worlds of threads or processes (argument), and of two hosts
  * (WEFT_DOMAIN), in which one rank's pointer is wrong in each way there is.
- * Passing messages through registered memory is tests/comm/test_mem.c's.
+ * Passing messages through registered memory is tests/comm/test_mem.c's, and
+ * memory of a device tests/comm/test_mem_device.c's.
  */
 #include "tests/comm/world.h"
 
@@ -174,33 +175,6 @@ static void test_register_wrong_pointer_refused_on_all_ranks(void **state)
     assert_int_equal(run(&world), 0);
 }
 
-/* Device memory, and such that has been freed. */
-static int device_memory(weft_comm *comm, void *context)
-{
-    weft_device *device = *(weft_device **)context;
-    void *there;
-    int failures = expect(weft_device_alloc(device, 64, &there), WEFT_OK, NULL);
-    failures += refuse(comm, there, 64, WEFT_ERR_UNSUPPORTED,
-                       "is memory of shadow device 0: allowed is the host's");
-    weft_device_free(device, there);
-    failures += refuse(comm, there, 64, WEFT_ERR_INVALID,
-                       "is not memory that this process may write");
-    return failures;
-}
-
-static void test_register_device_memory_refused_by_name(void **state)
-{
-    (void)state;
-    weft_device *device;
-    assert_int_equal(weft_device_open("shadow", 0, &device), WEFT_OK);
-    struct world world = {.nranks = 2,
-                          .config = {.device = device},
-                          .call = device_memory,
-                          .context = &device};
-    assert_int_equal(world_run_threads(&world), 0);
-    weft_device_close(device);
-}
-
 /* Rank 1 registers while rank 0 creates: both calls are named. */
 static int other_calls(weft_comm *comm, void *context)
 {
@@ -261,7 +235,6 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_register_beside_created_memory_both_serve),
         cmocka_unit_test(test_register_wrong_pointer_refused_on_all_ranks),
         cmocka_unit_test(test_register_against_create_differs_by_name),
-        cmocka_unit_test(test_register_device_memory_refused_by_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -267,10 +267,18 @@ static weft_status try_lent(weft_comm *comm, weft_mem *mem)
 {
     wefti_consensus seen = {.comm = comm,
                             .purpose = WEFTI_PURPOSE_MEM_REGISTER,
-                            .what = "reach the others' device memory"};
-    return wefti_consensus_conclude(
-        &seen,
-        mem->reached ? wefti_error(mem->reached, "%s", mem->why) : WEFT_OK);
+                            .what = "write to the others' device memory"};
+    weft_status status = wefti_consensus_conclude(
+        &seen, mem->reached == WEFT_OK
+                   ? wefti_mem_lent_write(mem)
+                   : wefti_error(mem->reached, "%s", mem->why));
+    if (wefti_fault_is_published(comm)) {
+        return status; /* peers may still be at it */
+    }
+    const weft_status found = wefti_mem_lent_look(mem);
+    wefti_mem_lent_restore(mem);
+    seen.what = "see what others write";
+    return status == WEFT_OK ? wefti_consensus_conclude(&seen, found) : status;
 }
 
 /* What all have mapped, or reach, is used for the first time. */
@@ -377,6 +385,7 @@ static weft_status build(weft_comm *comm, weft_mem *mem)
         if (!mem->registered && shares_memory(comm)) {
             wefti_mem_trial_begin(mem);
         }
+        status = mem->lent ? wefti_mem_lent_keep(mem) : WEFT_OK;
     }
     return status;
 }
@@ -384,6 +393,7 @@ static weft_status build(weft_comm *comm, weft_mem *mem)
 /* After a failure, at any point. */
 static void abandon(weft_comm *comm, weft_mem *mem)
 {
+    wefti_mem_lent_restore(mem);
     delist(comm, mem);
     drop_mapped(comm, mem);
     wefti_copies_unpin(comm, mem->mapping);

@@ -18,8 +18,8 @@
  * sequentially consistent, because the bell needs it.
  *
  * Registered host memory no other rank has mapped. Registered memory of a
- * device the devices of other ranks write to, where they reach it
- * (mem_lent.c). That its owner has left is a bit in the header: the
+ * device the devices of other ranks write to, where they reach it: after all
+ * have tried (mem_lent.c). That its owner has left is a bit in the header: the
  * memory is its program's again, and no message is taken out.
  */
 #ifndef COMM_MEM_MEM_H
@@ -58,8 +58,9 @@ struct weft_mem {
     bool messages;            /* some go between this rank and another */
     unsigned char *own;       /* this rank's bytes */
     wefti_mem_reach *reaches; /* [nranks] */
-    weft_status reached;      /* whether all was, and why */
+    weft_status reached;      /* until it is tried: whether all was, and why */
     char why[160];            /* not */
+    unsigned char *kept;      /* while it is tried: what was there before */
 };
 
 /*
@@ -107,10 +108,23 @@ void wefti_mem_trial_end(const weft_mem *mem);
  *                        what this rank reaches of the others'. mem->reached
  *                        says whether that is all it should.
  * wefti_mem_lent_part  - gives back what it has imported.
+ *
+ * Then, before any other use, and blocking:
+ *
+ * wefti_mem_lent_keep     the first bytes of this rank's are kept aside.
+ * wefti_mem_lent_write    once all have: writes what the others look for.
+ * wefti_mem_lent_look     once all have. Returns OK | ERR_SYSTEM: what a rank
+ *                         has written is not there | as weft_device_copy.
+ * wefti_mem_lent_restore  the kept bytes are there again; what the device
+ *                         refuses is logged. Legal without.
  */
 WEFT_NODISCARD weft_status wefti_mem_lent_meet(weft_mem *mem,
                                                wefti_consensus *consensus);
 void wefti_mem_lent_part(weft_mem *mem);
+WEFT_NODISCARD weft_status wefti_mem_lent_keep(weft_mem *mem);
+WEFT_NODISCARD weft_status wefti_mem_lent_write(const weft_mem *mem);
+WEFT_NODISCARD weft_status wefti_mem_lent_look(weft_mem *mem);
+void wefti_mem_lent_restore(weft_mem *mem);
 
 /* Frees what its user has not destroyed. */
 void wefti_mems_fini(weft_comm *comm);

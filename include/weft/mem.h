@@ -55,22 +55,34 @@ WEFT_NODISCARD weft_status weft_mem_create(weft_comm *comm, size_t bytes,
  * weft_mem_register - let peers put into memory that is there already: bytes
  * from pointer on; collective over comm.
  *
- * pointer   host memory that this process may write, at any address and of any
- *           alignment; on each rank its own. Borrowed until weft_mem_destroy:
- *           what peers put is written at any time until then. NULL where bytes
- *           is 0.
+ * pointer   host memory that this process may write, or memory of the
+ *           communicator's device, within one allocation; at any address and
+ *           of any alignment, on each rank its own. Borrowed until
+ *           weft_mem_destroy: what peers put is written at any time until then.
+ *           NULL where bytes is 0.
  * bytes     the same on all ranks.
  *
  * It is used as created memory is, by put, signal and wait with the same
- * promises. But other processes do not map it, so weft_mem_get_peer_base is
- * NULL for all other ranks, and what is put travels as messages also where
- * ranks share memory: it is copied twice, the second time by the owner's
- * progress thread. Where speed matters, create memory.
+ * promises. Other ranks do not map host memory, so weft_mem_get_peer_base is
+ * NULL for all others, and what is put travels as messages also where ranks
+ * share memory: it is copied twice, the second time by the owner's progress
+ * thread. Where speed matters, create memory.
  *
- * Returns     as weft_mem_create. Also ERR_INVALID (pointer is NULL, or part of
- *             the memory cannot be written or is another weft_mem's),
- *             ERR_UNSUPPORTED (memory of a device); where one rank's cannot be,
- *             on all ranks: the text of the others names the rank.
+ * Device memory of ranks of one host, of as many bytes as there are ranks at
+ * least, is reached by each other's device, if ranks are threads of one process
+ * or the device lets other processes open it (WEFT_CAP_IPC; not
+ * WEFT_MEMORY_EXPORTABLE between processes). A put is then one copy by the
+ * putting rank's device, and weft_mem_get_peer_base an address for its kernels.
+ * That is tried first, on the memory's first bytes, which are what they were on
+ * return: its program may not use them meanwhile. Where it fails on some rank,
+ * rank 0 logs why, and puts go by messages on all. So do those to device memory
+ * of other hosts, which the owner's device stores. Free it after all ranks have
+ * destroyed theirs: they have it open until then.
+ *
+ * Returns     as weft_mem_create. Also ERR_INVALID (pointer is NULL, part of
+ *             the memory cannot be written, is not of the allocation, or is
+ *             another weft_mem's, or it is another device's); where one rank's
+ *             cannot be, on all ranks: the text of the others names the rank.
  * Threads     one caller per comm at a time.  Blocks: until all have called.
  */
 WEFT_NODISCARD weft_status weft_mem_register(weft_comm *comm, void *pointer,
@@ -80,10 +92,11 @@ WEFT_NODISCARD weft_status weft_mem_register(weft_comm *comm, void *pointer,
  * weft_mem_destroy - local: the other ranks' parts stay as long as they keep
  * them, and all is given back when the last has left.
  *
- * What peers still put here is lost, so ranks usually meet in a barrier first.
- * Not while a stream holds operations on it: weft_stream_wait() before. Before
- * the communicator is destroyed; not while a thread is in a call on it. NULL
- * is legal.
+ * What peers still put here is lost, so ranks usually meet in a barrier first;
+ * into device memory a peer's stream may still be copying what was put before,
+ * so there they must. Not while a stream holds operations on it:
+ * weft_stream_wait() before. Before the communicator is destroyed; not while a
+ * thread is in a call on it. NULL is legal.
  */
 void weft_mem_destroy(weft_mem *mem);
 
@@ -91,7 +104,8 @@ void weft_mem_destroy(weft_mem *mem);
  * weft_mem_get_base       where this rank's memory begins.
  * weft_mem_get_peer_base  where a peer's does, if it can be reached by loads
  *                         and stores (it shares memory with this rank, and
- *                         was not registered), else NULL.
+ *                         was not registered; device memory that was: by those
+ *                         of this rank's device), else NULL.
  * weft_mem_get_bytes      how large each rank's is.
  */
 void *weft_mem_get_base(const weft_mem *mem);
@@ -115,12 +129,12 @@ size_t weft_mem_get_bytes(const weft_mem *mem);
  *             ERR_NO_MEMORY | the fault of a communicator that has failed:
  *             ERR_PEER also if the peer has died, as is seen within 20 ms. What
  *             is put to one that has destroyed its communicator is lost; if it
- *             shares no memory with this rank, or the memory is registered,
- *             ERR_PEER names it in the end.
+ *             shares no memory with this rank, ERR_PEER names it in the end.
+ *             ERR_INVALID also of device memory that is not there any more; by
+ *             messages that is a fault, which names its owner.
  * Threads     any on one mem, if not on one stream.
- * Blocks      with a NULL stream; a peer that shares no memory with this rank,
- *             and any peer where memory is registered, takes the bytes at its
- *             own pace.
+ * Blocks      with a NULL stream; a peer whose memory this rank does not reach
+ *             (weft_mem_get_peer_base) takes the bytes at its own pace.
  * Allocates   only with a stream.
  */
 WEFT_NODISCARD weft_status weft_mem_put(weft_mem *mem, size_t dst_offset,

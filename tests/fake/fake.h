@@ -57,7 +57,7 @@ typedef struct fake_settings {
     uint64_t driver_version;
     uint64_t fail_allocation;        /* the k-th; 0: none */
     uint64_t error, error_operation; /* the k-th; 0: none */
-    uint64_t wrong_read; /* the k-th copy of imported memory; 0: none */
+    uint64_t wrong_copy; /* the k-th from or to imported memory; 0: none */
     uint64_t no_peer, no_flush, no_waits_64;
     const char *missing; /* names, separated by commas */
     bool good;

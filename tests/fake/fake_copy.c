@@ -84,12 +84,18 @@ static size_t keep_late(CUstream stream, const fake_work *work, int owner,
     return late;
 }
 
-/* What the environment asks of copies from other processes' memory. */
-static void spoil(const fake_range *src_range, char *dst)
+static bool is_imported(const fake_range *range)
 {
-    static _Atomic uint64_t reads;
-    if (src_range && src_range->kind == FAKE_IMPORTED &&
-        ++reads == fake_get_settings()->wrong_read) {
+    return range && range->kind == FAKE_IMPORTED;
+}
+
+/* What the environment asks of copies from and into other processes' memory. */
+static void spoil(const fake_range *src_range, const fake_range *dst_range,
+                  char *dst)
+{
+    static _Atomic uint64_t copies;
+    if ((is_imported(src_range) || is_imported(dst_range)) &&
+        ++copies == fake_get_settings()->wrong_copy) {
         dst[0] ^= 1;
     }
 }
@@ -117,7 +123,7 @@ static CUresult run_copy(CUstream stream, fake_work *work)
         size_t late = keep_late(stream, work,
                                 dst_range ? dst_range->owner : FAKE_HOST, src);
         copy_in_two(stream, dst, src, work->bytes - late);
-        spoil(src_range, dst);
+        spoil(src_range, dst_range, dst);
     }
     fake_range_done(src_range);
     fake_range_done(dst_range);

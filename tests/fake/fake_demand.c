@@ -138,7 +138,7 @@ static void read_settings(void)
     settings.fail_allocation =
         get_number("WEFT_FAKE_GPU_OUT_OF_MEMORY", 0, UINT64_MAX);
     settings.no_peer = get_number("WEFT_FAKE_GPU_NO_PEER", 0, 1);
-    settings.wrong_read = get_number("WEFT_FAKE_GPU_WRONG", 0, UINT64_MAX);
+    settings.wrong_copy = get_number("WEFT_FAKE_GPU_WRONG", 0, UINT64_MAX);
     settings.no_flush = get_number("WEFT_FAKE_GPU_NO_FLUSH", 0, 1);
     settings.no_waits_64 = get_number("WEFT_FAKE_GPU_NO_64", 0, 1);
     settings.missing = getenv("WEFT_FAKE_GPU_MISSING");

@@ -23,9 +23,12 @@
 
 #include <cmocka.h>
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 enum { RANKS = 3, MOST = 150001, ODD = 13, DEADLINE_S = 60 };
 
@@ -63,6 +66,19 @@ static void check(desk *self, bool good, const char *what, int line)
     }
 }
 #define CHECK(condition) check(self, condition, #condition, __LINE__)
+
+static void check_refused(desk *self, weft_status status, weft_status wanted,
+                          const char *text, int line)
+{
+    const bool good = status == wanted && strstr(weft_error_text(), text);
+    if (!good) {
+        fprintf(stderr, "wanted \"%s\", got %s: ", text,
+                weft_status_text(status));
+    }
+    check(self, good, "not refused so", line);
+}
+#define CHECK_REFUSED(call, wanted, text)                                      \
+    check_refused(self, call, wanted, text, __LINE__)
 
 static void open_device(int rank, weft_comm_config *config, void *context)
 {
@@ -299,19 +315,199 @@ static void test_mem_device_wrong_at_first_use_goes_by_messages(void **state)
     unsetenv("WEFT_FAKE_GPU_WRONG");
 }
 
+/* All but rank 1 give good pointers; the others hear whose is wrong. */
+static void refuse(desk *self, void *pointer, size_t bytes, const char *text)
+{
+    weft_mem *mem = (void *)self;
+    const bool wrong = self->rank == 1;
+    CHECK_REFUSED(weft_mem_register(self->comm,
+                                    wrong ? pointer : self->source[1], bytes,
+                                    &mem),
+                  WEFT_ERR_INVALID, wrong ? text : "rank 1 could not begin");
+    CHECK(mem == NULL);
+}
+
+static int wrong_pointers(weft_comm *comm, void *context)
+{
+    desk made = sit_down(comm, context, 4096), *self = &made;
+    weft_mem *mem, *again;
+    void *freed = allocate(self, WEFT_MEMORY_DEVICE, 4096);
+    weft_device_free(self->device, freed);
+    refuse(self, freed, 64, "");
+    refuse(self, self->own + 4000, 97,
+           "bytes 97: allowed is within its allocation, which goes on for 96");
+    CHECK(weft_mem_register(comm, self->own, 4096, &mem) == WEFT_OK);
+    refuse(self, self->own + 4095, 1, "overlap memory #1 of \"world\"");
+    CHECK_REFUSED(weft_mem_register(comm, self->source[1],
+                                    self->rank == 2 ? 9 : 8, &again),
+                  WEFT_ERR_INVALID, "rank 0 has 8, rank 2 9");
+    CHECK_REFUSED(
+        weft_mem_put(mem, 4090, self->source[1], 7, WEFT_DTYPE_U8, 0, NULL),
+        WEFT_ERR_INVALID, "dst_offset 4090 and 7 u8");
+    /* Another part of the same allocation serves beside it. */
+    CHECK(weft_mem_register(comm, self->source[1], 8, &again) == WEFT_OK);
+    for (int round = 0; round < 4; round++) {
+        pass_round(self, mem, round);
+    }
+    weft_mem_destroy(again);
+    weft_mem_destroy(mem);
+    /* It is the program's again, and can be registered anew. */
+    CHECK(weft_mem_register(comm, self->own, 4096, &mem) == WEFT_OK);
+    pass_round(self, mem, 0);
+    weft_mem_destroy(mem);
+    return get_up(self);
+}
+
+static void test_mem_device_wrong_pointer_refused_on_all_ranks(void **state)
+{
+    (void)state;
+    struct scene scene = {.apart = false};
+    run(&scene, RANKS, wrong_pointers);
+}
+
+/* Rank 1 has destroyed its own: what is put there is lost. */
+static int put_to_left(weft_comm *comm, void *context)
+{
+    desk made = sit_down(comm, context, MOST), *self = &made;
+    weft_mem *mem;
+    fill(self, 1, 9, 9);
+    copy(self, self->own, self->source[0], MOST);
+    CHECK(weft_mem_register(comm, self->own, MOST, &mem) == WEFT_OK);
+    if (self->rank == 1) {
+        weft_mem_destroy(mem);
+    }
+    CHECK(weft_barrier(comm, NULL) == WEFT_OK);
+    if (self->rank == 0) {
+        fill(self, 0, 0, 0);
+        CHECK(weft_mem_put(mem, 0, self->source[1], MOST, WEFT_DTYPE_U8, 1,
+                           NULL) == WEFT_OK);
+        CHECK(weft_mem_put(mem, 0, self->source[0], MOST, WEFT_DTYPE_U8, 1,
+                           self->stream) == WEFT_OK);
+        CHECK(weft_stream_wait(self->stream) == WEFT_OK);
+    }
+    CHECK(weft_barrier(comm, NULL) == WEFT_OK);
+    if (self->rank == 1) {
+        compare(self, 1, 9, 9, __LINE__);
+    } else {
+        weft_mem_destroy(mem);
+    }
+    return get_up(self);
+}
+
+static void test_mem_device_of_a_rank_that_left_is_its_own(void **state)
+{
+    (void)state;
+    struct scene scene = {.apart = false};
+    run(&scene, 2, put_to_left);
+    scene.memory[1] = WEFT_MEMORY_PINNED;
+    run(&scene, 2, put_to_left);
+}
+
+/* Rank 1 frees what it has registered; its memory must not be touched. The
+ * shadow device knows. By messages it is rank 1's engine that is refused. */
+static int put_to_freed(weft_comm *comm, void *context)
+{
+    desk made = sit_down(comm, context, MOST), *self = &made;
+    weft_mem *mem;
+    weft_status status;
+    CHECK(weft_mem_register(comm, self->own, MOST, &mem) == WEFT_OK);
+    if (self->rank == 1) {
+        weft_device_free(self->device, self->whole);
+        self->whole = NULL;
+    }
+    CHECK(weft_barrier(comm, NULL) == WEFT_OK);
+    if (!processes) {
+        if (self->rank == 0) {
+            CHECK_REFUSED(weft_mem_put(mem, 0, self->source[1], MOST,
+                                       WEFT_DTYPE_U8, 1, NULL),
+                          WEFT_ERR_INVALID, "no allocation of the shadow");
+        }
+        CHECK(weft_barrier(comm, NULL) == WEFT_OK);
+    } else if (self->rank == 0) {
+        do {
+            status = weft_mem_put(mem, 0, self->source[1], MOST, WEFT_DTYPE_U8,
+                                  1, NULL);
+        } while (status == WEFT_OK);
+        CHECK_REFUSED(status, WEFT_ERR_INVALID,
+                      "rank 1's device refused a copy");
+    } else {
+        CHECK_REFUSED(weft_mem_wait(mem, 0, 1, 0, NULL), WEFT_ERR_INVALID,
+                      "rank 1's device refused a copy");
+    }
+    weft_mem_destroy(mem);
+    return get_up(self);
+}
+
+static void test_mem_device_freed_too_early_is_named(void **state)
+{
+    (void)state;
+    struct scene scene = {.apart = false};
+    run(&scene, 2, put_to_freed);
+}
+
+/* Rank 1 is killed while rank 0 puts there, from both kinds of memory. */
+static int put_to_the_dead(weft_comm *comm, void *context)
+{
+    desk made = sit_down(comm, context, MOST), *self = &made;
+    weft_mem *mem;
+    weft_status status = WEFT_OK;
+    CHECK(weft_mem_register(comm, self->own, MOST, &mem) == WEFT_OK);
+    CHECK(weft_barrier(comm, NULL) == WEFT_OK);
+    if (self->rank == 1) {
+        kill(getpid(), SIGKILL);
+    }
+    for (int i = 0; status == WEFT_OK; i++) {
+        weft_stream *stream = i & 2 ? self->stream : NULL;
+        status = weft_mem_put(mem, 0, self->source[i & 1], MOST, WEFT_DTYPE_U8,
+                              1, stream);
+        if (stream && status == WEFT_OK) {
+            status = weft_stream_wait(stream);
+        }
+    }
+    CHECK_REFUSED(status, WEFT_ERR_PEER, "rank 1 has died");
+    status = weft_stream_wait(self->stream);
+    CHECK(status == WEFT_OK || status == WEFT_ERR_PEER);
+    weft_mem_destroy(mem);
+    return get_up(self);
+}
+
+static void test_mem_device_put_to_a_killed_rank_names_it(void **state)
+{
+    (void)state;
+    struct scene scene = {.apart = false};
+    const struct world world = make_world(&scene, 2, put_to_the_dead);
+    world_processes started;
+    world_start_processes(&world, &started);
+    assert_int_equal(world_finish_survivors(&started, DEADLINE_S), 0);
+    assert_int_equal(started.exit_status[0], 0);
+    assert_true(WIFSIGNALED(started.exit_status[1]));
+}
+
 static int run_all(void)
 {
     const struct CMUnitTest everywhere[] = {
         cmocka_unit_test(test_mem_device_takes_what_peers_put),
         cmocka_unit_test(test_mem_device_of_two_hosts_takes_it_too),
         cmocka_unit_test(test_mem_device_of_mixed_memory_takes_it_too),
+        cmocka_unit_test(test_mem_device_wrong_pointer_refused_on_all_ranks),
+        cmocka_unit_test(test_mem_device_of_a_rank_that_left_is_its_own),
+    };
+    const struct CMUnitTest of_processes[] = {
+        cmocka_unit_test(test_mem_device_put_to_a_killed_rank_names_it),
+    };
+    const struct CMUnitTest of_shadow[] = {
+        cmocka_unit_test(test_mem_device_freed_too_early_is_named),
     };
     const struct CMUnitTest of_cuda[] = {
         cmocka_unit_test(test_mem_device_exportable_memory_takes_it_too),
         cmocka_unit_test(test_mem_device_wrong_at_first_use_goes_by_messages),
     };
     int failed = cmocka_run_group_tests(everywhere, NULL, NULL);
-    return failed + (on_cuda ? cmocka_run_group_tests(of_cuda, NULL, NULL) : 0);
+    if (processes) {
+        failed += cmocka_run_group_tests(of_processes, NULL, NULL);
+    }
+    return failed + (on_cuda ? cmocka_run_group_tests(of_cuda, NULL, NULL)
+                             : cmocka_run_group_tests(of_shadow, NULL, NULL));
 }
 
 int main(int argc, char **argv)

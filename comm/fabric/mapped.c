@@ -35,6 +35,21 @@ void wefti_mapped_add(wefti_mapped **list, wefti_mapped *made, uint64_t offset,
     *list = made;
 }
 
+bool wefti_mapped_inherit(wefti_mapped **list, const wefti_mapped *parents)
+{
+    for (; parents; parents = parents->next) {
+        wefti_mapped *made = malloc(sizeof(*made));
+        if (!made) {
+            return false;
+        }
+        *made = *parents;
+        made->mapping = wefti_mapping_retain(parents->mapping);
+        made->next = *list;
+        *list = made;
+    }
+    return true;
+}
+
 void wefti_mapped_leave(wefti_mapped *list, uint64_t offset)
 {
     for (; list; list = list->next) {

@@ -9,7 +9,13 @@
  * range may by then serve ranks that are not all of these. What is set aside
  * anew has been given back by all, so a range drops those that it overlaps.
  *
- * The engine's lock guards the list.
+ * A communicator that is split from another has its parent's ranges from then
+ * on: its members are among those that have mapped them, and all of these have
+ * left before a range is given back. Ranges that the parent gets later it has
+ * not: that they have become all members' can end well on one rank, and on
+ * another with the parent's failure, which is not the part's.
+ *
+ * The engine's lock guards the lists.
  */
 #ifndef COMM_FABRIC_MAPPED_H
 #define COMM_FABRIC_MAPPED_H
@@ -28,6 +34,10 @@ typedef struct wefti_mapped {
 /* wefti_mapped_add - retains the mapping; made is the caller's until here. */
 void wefti_mapped_add(wefti_mapped **list, wefti_mapped *made, uint64_t offset,
                       wefti_mapping *mapping);
+
+/* wefti_mapped_inherit - of a parent, into an empty list. False: no memory. */
+WEFT_NODISCARD bool wefti_mapped_inherit(wefti_mapped **list,
+                                         const wefti_mapped *parents);
 
 /* Of what begins at offset, if it is there: this rank, or all, have left it. */
 void wefti_mapped_leave(wefti_mapped *list, uint64_t offset);

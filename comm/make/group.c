@@ -93,6 +93,18 @@ static uint64_t new_id(weft_comm *parent, const int *ranks, int nranks,
     return wefti_key_mix(id, wefti_key_count(parent->engine, id));
 }
 
+/* What lies in the parent's weft_mems is not staged. */
+static weft_status inherit_mapped(const weft_comm *parent, weft_comm *made)
+{
+    pthread_mutex_lock(&made->engine->lock);
+    const bool well =
+        wefti_mapped_inherit(&made->fabric.mapped, parent->fabric.mapped);
+    pthread_mutex_unlock(&made->engine->lock);
+    return well ? WEFT_OK
+                : wefti_error(WEFT_ERR_NO_MEMORY,
+                              "no memory for what its parent has mapped");
+}
+
 weft_status wefti_group_build(weft_comm *parent, const int *parent_ranks,
                               int nranks, uint64_t offset, bool after_fault,
                               const weft_comm_config *config,
@@ -136,8 +148,9 @@ weft_status wefti_group_build(weft_comm *parent, const int *parent_ranks,
     free(world_ranks);
     if (status != WEFT_OK) {
         wefti_engine_release(parent->engine);
+        return status;
     }
-    return status;
+    return after_fault ? WEFT_OK : inherit_mapped(parent, *comm_out);
 }
 
 size_t wefti_group_count_memory(const weft_comm *parent, const int *ranks,

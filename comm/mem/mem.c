@@ -226,10 +226,13 @@ static void enlist(weft_comm *comm, weft_mem *mem)
     }
 }
 
+/* Nor do its parts have it any more. */
 static void drop_mapped(weft_comm *comm, const weft_mem *mem)
 {
     pthread_mutex_lock(&comm->engine->lock);
-    wefti_mapped_drop(&comm->fabric.mapped, mem->offset);
+    for (weft_comm *each = comm->engine->comms; each; each = each->next) {
+        wefti_mapped_drop(&each->fabric.mapped, mem->offset);
+    }
     pthread_mutex_unlock(&comm->engine->lock);
 }
 
@@ -337,7 +340,9 @@ static void leave(weft_comm *comm, weft_mem *mem)
 {
     header *domain = wefti_mapping_get_base(mem->mapping);
     pthread_mutex_lock(&comm->engine->lock);
-    wefti_mapped_leave(comm->fabric.mapped, mem->offset);
+    for (weft_comm *each = comm->engine->comms; each; each = each->next) {
+        wefti_mapped_leave(each->fabric.mapped, mem->offset);
+    }
     pthread_mutex_unlock(&comm->engine->lock);
     int gone = (int)atomic_fetch_add(&domain->gone, 1) + 1;
     if (gone == comm->local_count && shares_memory(comm)) {

@@ -36,10 +36,11 @@ enum {
  * weft_mem_create - bytes of zeroed memory on every rank; collective over comm.
  *
  * It is host memory, page-aligned, and may serve as any operation's buffer; of
- * comm's own, large ones are faster there, as peers of the same host read them
- * where they lie. That they see each other's part is tried first: where one
- * does not, rank 0 logs it, and what is put there goes by messages, as with
- * weft_mem_register. Pages cost memory from when they are first touched.
+ * comm's own, and of communicators that are split from it afterwards, large
+ * ones are faster there, as peers of the same host read them where they lie.
+ * That they see each other's part is tried first: where one does not, rank 0
+ * logs it, and what is put there goes by messages, as with weft_mem_register.
+ * Pages cost memory from when they are first touched.
  *
  * bytes   the same on all ranks; 0 is legal (signals work).
  *

@@ -3,8 +3,9 @@
  * Goal: what lies in a weft_mem is not staged, and all results are the same:
  * all collectives and messages, all types, in place too, at any place in the
  * memory, where only some ranks' buffers are of it, among threads and among
- * processes. Ranks may destroy theirs while others still send from it. What
- * the settings forbid is staged. Who dies is named.
+ * processes, on the communicator that made it and on those split from that.
+ * Ranks may destroy theirs while others still send from it. What the settings
+ * forbid is staged. Who dies is named.
  *
  * Method: buffers are poisoned when an operation returns. The fabric counts
  * what was not staged.
@@ -237,37 +238,96 @@ static void test_memory_outlives_those_that_have_left_it(void **state)
     run_everywhere(outlives, "16384");
 }
 
-/* A part of the world has memory of its own, and uses the world's as well. */
-static int serves_its_own_communicator(weft_comm *comm, void *context)
+/* A part of the world has memory of its own, and uses the world's as well; so
+ * does a part of that, but what came to the world later. */
+static int serves_parts(weft_comm *comm, void *context)
 {
     (void)context;
-    weft_mem *mem, *part_mem;
-    weft_comm *part;
-    one_op_room room, part_room;
+    weft_mem *mem, *part_mem, *later;
+    weft_comm *part, *pair;
+    one_op_room room, part_room, later_room;
     const int rank = weft_comm_get_rank(comm);
     if (make_room(comm, &mem, &room) ||
-        CHECK(weft_comm_split(comm, rank / 2, rank, NULL, &part) == WEFT_OK) ||
-        make_room(part, &part_mem, &part_room)) {
+        CHECK(weft_comm_split(comm, rank > 3, -rank, NULL, &part) == WEFT_OK) ||
+        make_room(part, &part_mem, &part_room) ||
+        CHECK(weft_comm_split(part, rank / 2, rank, NULL, &pair) == WEFT_OK) ||
+        make_room(comm, &later, &later_room)) {
         return 1;
     }
-    int failures = run_all(part, &room); /* right, whatever is staged */
-    failures += run_all(part, &part_room);
-    failures += run_all(comm, &part_room);
+    int failures = run_all(part, &room);
     failures += CHECK(one_op_unstaged(part) > 0);
+    failures += run_all(pair, &room);
+    const uint64_t of_world = one_op_unstaged(pair);
+    failures += run_all(pair, &part_room);
+    failures += CHECK(of_world > 0 && one_op_unstaged(pair) == 2 * of_world);
+    failures += run_all(pair, &later_room);
+    failures += CHECK(one_op_unstaged(pair) == 2 * of_world);
+    const uint64_t before = one_op_unstaged(comm);
+    failures += run_all(comm, &part_room);
+    failures += CHECK(one_op_unstaged(comm) == before);
     failures += CHECK(weft_barrier(comm, NULL) == WEFT_OK);
+    weft_mem_destroy(later);
     weft_mem_destroy(part_mem);
+    weft_comm_destroy(pair);
     weft_comm_destroy(part);
     weft_mem_destroy(mem);
     return failures;
 }
 
-static void test_memory_serves_its_own_communicator(void **state)
+static void test_memory_serves_its_communicator_and_its_parts(void **state)
 {
     (void)state;
-    struct world world = {.nranks = 4, .call = serves_its_own_communicator};
+    struct world world = {.nranks = 4, .call = serves_parts};
     setenv("WEFT_CHUNK_BYTES", "16384", 1);
     assert_int_equal(world_run_processes(&world), 0);
     unsetenv("WEFT_CHUNK_BYTES");
+}
+
+/* Some have destroyed the memory, or even what it was made on, when others
+ * still send from it on a part; then the range is used for another one. */
+static int outlives_on_parts(weft_comm *comm, void *context)
+{
+    (void)context;
+    const int rank = weft_comm_get_rank(comm);
+    const bool in_pairs = weft_comm_get_nranks(comm) % 2 == 0;
+    int failures = 0;
+    for (int round = 0; round < 12 && failures == 0; round++) {
+        weft_mem *mem;
+        weft_comm *whole, *part;
+        one_op_room room;
+        if (CHECK(weft_comm_split(comm, 0, rank, NULL, &whole) == WEFT_OK) ||
+            make_room(whole, &mem, &room) ||
+            CHECK(weft_comm_split(whole, in_pairs ? rank / 2 : 0, rank, NULL,
+                                  &part) == WEFT_OK)) {
+            return 1;
+        }
+        const bool early = (rank + round) % 2 == 0 && round % 3 != 2;
+        if (early) {
+            weft_mem_destroy(mem);
+        }
+        if (early && round % 2) {
+            weft_comm_destroy(whole);
+        }
+        for (int c = 0; c < ONE_OP_COLLECTIVES; c++) {
+            failures += one_op_run(part, one_op_collectives[c], WEFT_DTYPE_F32,
+                                   OP_BYTES, false, early ? NULL : &room);
+        }
+        failures += one_op_run_messages(part, early ? NULL : &room);
+        if (!early) {
+            weft_mem_destroy(mem);
+        }
+        if (!early || round % 2 == 0) {
+            weft_comm_destroy(whole);
+        }
+        weft_comm_destroy(part);
+    }
+    return failures;
+}
+
+static void test_memory_outlives_on_parts_those_that_have_left_it(void **state)
+{
+    (void)state;
+    run_everywhere(outlives_on_parts, "16384");
 }
 
 /* A range that one communicator has left serves another one next. */
@@ -349,7 +409,8 @@ int main(void)
         cmocka_unit_test(test_no_collective_stages_what_is_mapped),
         cmocka_unit_test(test_forbidden_is_staged),
         cmocka_unit_test(test_memory_outlives_those_that_have_left_it),
-        cmocka_unit_test(test_memory_serves_its_own_communicator),
+        cmocka_unit_test(test_memory_serves_its_communicator_and_its_parts),
+        cmocka_unit_test(test_memory_outlives_on_parts_those_that_have_left_it),
         cmocka_unit_test(test_range_that_changes_hands_is_exact),
         cmocka_unit_test(test_sender_dies_while_read_right_data_or_its_name),
     };

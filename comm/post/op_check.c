@@ -334,36 +334,79 @@ static weft_status settle(weft_op *op, const weft_comm *comm, wefti_role *role)
     return WEFT_OK;
 }
 
-/*
- * A small message from or to host memory, without anything that few have. All
- * that may be wrong with one is looked at here: most are so small that the
- * questions below take longer than the message.
- */
-static bool is_plain_message(const weft_op *op, const weft_comm *comm)
+/* Without anything that few have. */
+static bool is_usual(const weft_op *op, const weft_comm *comm)
 {
-    const bool send = op->collective == WEFT_COLLECTIVE_SEND;
-    const bool usual = op->redop == WEFT_REDOP_SUM && !op->scale &&
-                       op->chunk_order == WEFT_CHUNK_ORDER_ASCENDING &&
-                       !op->gate_elems && !wefti_op_is_gated(op) &&
-                       !op->send_counts && !op->send_displs &&
-                       !op->recv_counts && !op->recv_displs &&
-                       !op->deferred_counts && !op->arrived_counts;
-    return (send || op->collective == WEFT_COLLECTIVE_RECV) && usual &&
-           !comm->copies && (send ? op->send : op->recv) &&
+    return !op->scale && op->chunk_order == WEFT_CHUNK_ORDER_ASCENDING &&
+           !op->gate_elems && !wefti_op_is_gated(op) && !op->send_counts &&
+           !op->send_displs && !op->recv_counts && !op->recv_displs &&
+           !op->deferred_counts && !op->arrived_counts && !comm->copies &&
            op->count <= SMALL_ELEMS && (unsigned)op->dtype < WEFT_DTYPE_COUNT &&
            (unsigned)op->root < (unsigned)comm->nranks &&
            (unsigned)op->class_id < WEFT_CLASS_COUNT &&
            op->class_id != WEFT_CLASS_COMPUTE;
 }
 
+/*
+ * A small message from or to host memory. All that may be wrong with one is
+ * looked at here: most are so small that the questions below take longer than
+ * the message.
+ */
+static bool is_plain_message(const weft_op *op)
+{
+    return op->redop == WEFT_REDOP_SUM &&
+           (op->collective == WEFT_COLLECTIVE_SEND   ? op->send != NULL
+            : op->collective == WEFT_COLLECTIVE_RECV ? op->recv != NULL
+                                                     : false);
+}
+
+static bool is_apart(const void *a, size_t a_bytes, const void *b,
+                     size_t b_bytes)
+{
+    return (uintptr_t)a + a_bytes <= (uintptr_t)b ||
+           (uintptr_t)b + b_bytes <= (uintptr_t)a;
+}
+
+/* The same of a small collective: buffers are there, and apart or one. */
+static bool is_plain_collective(const weft_op *op, const wefti_role *role,
+                                const weft_comm *comm)
+{
+    const wefti_shape *shape = role->shape;
+    const bool meets = op->collective == WEFT_COLLECTIVE_BARRIER;
+    const bool known = shape->reduces
+                           ? (unsigned)op->redop < WEFT_REDOP_COUNT &&
+                                 op->redop != WEFT_REDOP_PREMULSUM &&
+                                 weft_redop_applies(op->redop, op->dtype)
+                           : op->redop == WEFT_REDOP_SUM;
+    if (shape->varied || !known || (meets && op->count) ||
+        op->collective >= WEFT_COLLECTIVE_SEND) {
+        return false;
+    }
+    if (op->count == 0) {
+        return true;
+    }
+    if ((role->sends && !op->send) || (role->receives && !op->recv)) {
+        return false;
+    }
+    const size_t ranks = (size_t)comm->nranks;
+    const size_t part = op->count * role->elem_bytes;
+    return !role->sends || !role->receives ||
+           (op->send == op->recv && !shape->send_parts && !shape->recv_parts) ||
+           is_apart(op->send, shape->send_parts ? ranks * part : part, op->recv,
+                    shape->recv_parts ? ranks * part : part);
+}
+
 weft_status wefti_check_op(weft_op *op, uint64_t epoch, const weft_comm *comm,
                            wefti_role *role_out, wefti_op_places *places_out)
 {
-    if (is_plain_message(op, comm)) {
+    if (is_usual(op, comm) &&
+        (unsigned)op->collective < WEFT_COLLECTIVE_COUNT) {
         *role_out =
             wefti_role_of(op->collective, op->dtype, op->root, comm->rank);
-        *places_out = (wefti_op_places){false, false};
-        return WEFT_OK;
+        if (is_plain_message(op) || is_plain_collective(op, role_out, comm)) {
+            *places_out = (wefti_op_places){false, false};
+            return WEFT_OK;
+        }
     }
     weft_status status = check_enums(op);
     if (status != WEFT_OK) {

@@ -13,6 +13,7 @@
 #include "comm/post/carried_route.h"
 #include "comm/steps/entry.h"
 #include "comm/steps/op_life.h"
+#include "comm/steps/quick.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -30,11 +31,29 @@ static bool has_op_slot(weft_comm *comm)
            comm->number - comm->completed < (uint64_t)comm->ops_in_flight;
 }
 
+/* Whether its caller waits, and it is plain and may go first: it has entered
+ * then. */
+static bool enter_quickly(weft_comm *comm, const wefti_collective *self,
+                          uint64_t number)
+{
+    const wefti_prepared *prepared = self->prepared;
+    const wefti_quick quick = {.desc = &prepared->desc,
+                               .role = &prepared->role,
+                               .signature = &prepared->signature,
+                               .number = number};
+    return !self->request.block && !prepared->places.send &&
+           !prepared->places.recv &&
+           wefti_quick_suits(comm, &prepared->desc, &prepared->role,
+                             &prepared->choice) &&
+           wefti_quick_enter(comm, &quick);
+}
+
 static void take_op_slot(weft_comm *comm, wefti_collective *self)
 {
     const wefti_prepared *prepared = self->prepared;
     wefti_op *op = next_op_slot(comm);
     op->number = ++comm->number;
+    const bool entered = enter_quickly(comm, self, op->number);
     wefti_op_init(comm, op, &prepared->desc, &prepared->role, self->epoch);
     op->request = &self->request;
     op->ticket = self->request.ticket;
@@ -42,6 +61,9 @@ static void take_op_slot(weft_comm *comm, wefti_collective *self)
     op->choice = prepared->choice;
     op->signature = prepared->signature;
     op->state = WEFTI_OP_POSTED;
+    if (entered) {
+        wefti_quick_begin(comm, op);
+    }
     const uint32_t op_slot = 1u << (op->number % WEFTI_OP_SLOTS);
     comm->active |= op_slot;
     if (wefti_class_is_urgent(prepared->desc.class_id)) {
@@ -139,13 +161,21 @@ static void push(weft_comm *comm, wefti_request *request)
     if (op->request != request) {
         return; /* others come first */
     }
+    const bool spin = wefti_engine_spins(comm->engine);
+    if (op->state == WEFTI_OP_RUNNING) { /* it has entered quickly */
+        for (int look = 0;
+             !wefti_quick_look(comm, op) && spin && look < LOOKS_AT_ONCE;
+             look++) {
+            wefti_relax();
+        }
+        return;
+    }
     wefti_op_advance(comm, op);
-    bool spin = op->choice.pattern == &wefti_pattern_oneshot &&
-                !op->places.send && !op->places.recv &&
-                wefti_engine_spins(comm->engine) &&
-                comm->fabric.ns_per_byte <= 0;
+    const bool small = op->choice.pattern == &wefti_pattern_oneshot &&
+                       !op->places.send && !op->places.recv &&
+                       comm->fabric.ns_per_byte <= 0;
     for (int look = 0;
-         spin && look < LOOKS_AT_ONCE && op->state == WEFTI_OP_RUNNING;
+         small && spin && look < LOOKS_AT_ONCE && op->state == WEFTI_OP_RUNNING;
          look++) {
         if (!wefti_oneshot_advance(comm, op)) {
             wefti_relax();

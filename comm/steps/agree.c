@@ -206,7 +206,8 @@ bool wefti_op_is_checked_by(const weft_comm *comm, const wefti_op *op, int peer)
 bool wefti_op_check_all(weft_comm *comm, wefti_op *op)
 {
     while (op->unchecked < comm->nranks &&
-           (!wefti_op_is_checked_by(comm, op, op->unchecked) ||
+           (op->checked[op->unchecked] == op->number ||
+            !wefti_op_is_checked_by(comm, op, op->unchecked) ||
             wefti_op_check_peer(comm, op, op->unchecked))) {
         op->unchecked++;
     }

@@ -74,10 +74,28 @@ static uint64_t count_for(const wefti_op *op, int peer)
     return op->role.shape->varied ? wefti_part_to(&op->problem, peer).elems : 0;
 }
 
+void wefti_entry_publish(weft_comm *comm, uint64_t number,
+                         const wefti_signature *signature, int64_t stamp_ns)
+{
+    wefti_entry *entry =
+        wefti_shared_get_entry(&comm->fabric.shared, comm->rank, number);
+    atomic_store_explicit(&entry->count, signature->count,
+                          memory_order_relaxed);
+    atomic_store_explicit(&entry->kind, signature->kind, memory_order_relaxed);
+    atomic_store_explicit(&entry->cut, signature->cut, memory_order_relaxed);
+    atomic_store_explicit(&entry->stamp_ns, stamp_ns, memory_order_relaxed);
+    atomic_store(&entry->number, number);
+    for (int peer = 0; peer < comm->nranks; peer++) {
+        if (peer != comm->rank) {
+            wefti_doorbell_ring(comm->bells[peer]);
+        }
+    }
+    comm->fabric.entered++;
+}
+
 void wefti_oneshot_announce(weft_comm *comm, wefti_op *op, size_t payload_bytes,
                             size_t sent_bytes)
 {
-    wefti_entry *entry = entry_of(comm, op, comm->rank);
     wefti_shared_header *header = comm->fabric.shared.header;
     int64_t stamp_ns =
         sent_bytes ? wefti_fabric_charge(&comm->fabric, sent_bytes) : 0;
@@ -86,19 +104,8 @@ void wefti_oneshot_announce(weft_comm *comm, wefti_op *op, size_t payload_bytes,
                        ? wefti_clock_ns()
                        : op->entered_ns;
     }
-    atomic_store_explicit(&entry->count, op->signature.count,
-                          memory_order_relaxed);
-    atomic_store_explicit(&entry->kind, op->signature.kind,
-                          memory_order_relaxed);
-    atomic_store_explicit(&entry->cut, op->signature.cut, memory_order_relaxed);
-    atomic_store_explicit(&entry->stamp_ns, stamp_ns, memory_order_relaxed);
-    atomic_store(&entry->number, op->number);
-    for (int peer = 0; peer < comm->nranks; peer++) {
-        if (peer != comm->rank) {
-            wefti_doorbell_ring(comm->bells[peer]);
-        }
-    }
-    comm->fabric.entered++;
+    wefti_entry_publish(comm, op->number, &op->signature, stamp_ns);
+    wefti_entry *entry = entry_of(comm, op, comm->rank);
     for (int peer = 0; comm->fabric.net && peer < comm->nranks; peer++) {
         if (!wefti_fabric_is_remote(&comm->fabric, peer) ||
             !wefti_meeting_tells(comm, op, peer)) {
@@ -176,6 +183,14 @@ static bool takes_own_early(const weft_comm *comm, const wefti_op *op)
            wefti_who_has(op->role.shape->sends, comm->rank, op->desc.root);
 }
 
+void wefti_oneshot_take_own(weft_comm *comm, wefti_op *op)
+{
+    if (takes_own_early(comm, op)) {
+        take_part(comm, op, place_of(op, op->desc.recv, comm->rank), comm->rank,
+                  wanted_part(comm, op));
+    }
+}
+
 /* Shows this rank's payload, which the host can read, and enters. */
 static void enter_with(weft_comm *comm, wefti_op *op, const void *payload,
                        size_t bytes)
@@ -192,10 +207,7 @@ static void enter_with(weft_comm *comm, wefti_op *op, const void *payload,
     if (wefti_engine_spins(comm->engine)) {
         wefti_payload_prefetch(comm, op);
     }
-    if (takes_own_early(comm, op)) {
-        take_part(comm, op, place_of(op, op->desc.recv, comm->rank), comm->rank,
-                  wanted_part(comm, op));
-    }
+    wefti_oneshot_take_own(comm, op);
 }
 
 void wefti_oneshot_enter(weft_comm *comm, wefti_op *op)
@@ -274,8 +286,7 @@ static size_t take(weft_comm *comm, wefti_op *op, void *result)
     return part_bytes(op);
 }
 
-/* Makes this rank's result of what all have sent. Returns its bytes. */
-static size_t produce(weft_comm *comm, wefti_op *op, void *result)
+size_t wefti_oneshot_produce(weft_comm *comm, wefti_op *op, void *result)
 {
     bool root = comm->rank == op->desc.root;
     size_t own = (size_t)comm->rank;
@@ -406,7 +417,7 @@ bool wefti_oneshot_advance(weft_comm *comm, wefti_op *op)
         if (op->desc.count) {
             const bool device = op->places.recv;
             void *result = device ? (void *)bounce(op) : op->desc.recv;
-            const size_t bytes = produce(comm, op, result);
+            const size_t bytes = wefti_oneshot_produce(comm, op, result);
             if (device && bytes) {
                 start_copy(comm, op, WEFTI_PHASE_STORE, op->desc.recv, result,
                            bytes);

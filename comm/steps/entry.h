@@ -23,4 +23,16 @@ bool wefti_oneshot_advance(weft_comm *comm, wefti_op *op);
 void wefti_oneshot_announce(weft_comm *comm, wefti_op *op, size_t payload_bytes,
                             size_t sent_bytes);
 
+/* Writes what stands in this rank's entry but for the payload, and wakes who
+ * waits for it. */
+void wefti_entry_publish(weft_comm *comm, uint64_t number,
+                         const wefti_signature *signature, int64_t stamp_ns);
+
+/* Copies this rank's own part, if it need not wait for peers' payloads. */
+void wefti_oneshot_take_own(weft_comm *comm, wefti_op *op);
+
+/* Makes this rank's result of what all have sent, which is there. Returns its
+ * bytes. */
+size_t wefti_oneshot_produce(weft_comm *comm, wefti_op *op, void *result);
+
 #endif

@@ -191,20 +191,19 @@ void wefti_op_look_completed(weft_comm *comm)
     comm->peers_done = least;
 }
 
-/* Whether all ranks have left the operation that used this op slot before. */
-static bool op_slot_free(weft_comm *comm, const wefti_op *op)
+bool wefti_op_may_enter(weft_comm *comm, uint64_t number)
 {
-    if (op->number <= WEFTI_OP_SLOTS) {
+    if (number <= WEFTI_OP_SLOTS) {
         return true;
     }
     if (comm->fabric.net) { /* other hosts wait for the same */
-        wefti_rounds_need(&comm->fabric, op->number - WEFTI_OP_SLOTS);
+        wefti_rounds_need(&comm->fabric, number - WEFTI_OP_SLOTS);
     }
-    if (comm->peers_done >= op->number - WEFTI_OP_SLOTS) {
+    if (comm->peers_done >= number - WEFTI_OP_SLOTS) {
         return true;
     }
     wefti_op_look_completed(comm);
-    return comm->peers_done >= op->number - WEFTI_OP_SLOTS;
+    return comm->peers_done >= number - WEFTI_OP_SLOTS;
 }
 
 /*
@@ -314,7 +313,8 @@ static bool try_enter(weft_comm *comm, wefti_op *op)
     if (op->request && !wefti_request_reached(comm, op->request)) {
         return false;
     }
-    if (!wefti_op_slot_is_p2p(op->op_slot) && !op_slot_free(comm, op)) {
+    if (!wefti_op_slot_is_p2p(op->op_slot) &&
+        !wefti_op_may_enter(comm, op->number)) {
         comm->watch->stalled(comm, op);
         return false;
     }
@@ -343,11 +343,25 @@ static void count_completed(weft_comm *comm)
     }
 }
 
-/*
- * Publishes how far this rank has got; peers may be waiting for it. An entry
- * may be written over when all have settled its operation: before that, this
- * rank must have looked at every rank's.
- */
+/* How far this rank has got; peers may be waiting for it. */
+static void publish(weft_comm *comm, uint64_t number)
+{
+    comm->settled = number;
+    wefti_rank_page *page =
+        wefti_shared_get_page(&comm->fabric.shared, comm->rank);
+    atomic_store(&page->completed, number);
+    if (comm->fabric.net) {
+        wefti_remote_note_completed(&comm->fabric);
+    }
+    for (int peer = 0; peer < comm->nranks; peer++) {
+        if (peer != comm->rank) {
+            wefti_doorbell_ring(comm->bells[peer]);
+        }
+    }
+}
+
+/* An entry may be written over when all have settled its operation: before
+ * that, this rank must have looked at every rank's. */
 static void publish_settled(weft_comm *comm)
 {
     uint64_t number = comm->settled;
@@ -359,19 +373,16 @@ static void publish_settled(weft_comm *comm)
         }
         number++;
     }
-    if (number == comm->settled) {
-        return;
+    if (number != comm->settled) {
+        publish(comm, number);
     }
-    comm->settled = number;
-    wefti_rank_page *page =
-        wefti_shared_get_page(&comm->fabric.shared, comm->rank);
-    atomic_store(&page->completed, number);
-    wefti_remote_note_completed(&comm->fabric);
-    for (int peer = 0; peer < comm->nranks; peer++) {
-        if (peer != comm->rank) {
-            wefti_doorbell_ring(comm->bells[peer]);
-        }
-    }
+}
+
+static void free_op_slot(weft_comm *comm, wefti_op *op)
+{
+    op->state = WEFTI_OP_FREE;
+    comm->active &= ~(1u << op->number % WEFTI_OP_SLOTS);
+    comm->urgent &= comm->active;
 }
 
 /* Frees an op slot when no rank needs anything of it. */
@@ -388,9 +399,7 @@ static void drain(weft_comm *comm, wefti_op *op)
     if (op->staging >= 0) {
         comm->staging_used &= ~(1u << op->staging);
     }
-    op->state = WEFTI_OP_FREE;
-    comm->active &= ~(1u << op->number % WEFTI_OP_SLOTS);
-    comm->urgent &= comm->active;
+    free_op_slot(comm, op);
 }
 
 /* Pushes a running operation, and asks why if it does not move. */
@@ -474,4 +483,30 @@ void wefti_op_finish(weft_comm *comm, wefti_op *op, weft_status status)
     if (collective) {
         drain(comm, op);
     }
+}
+
+static bool all_checked(const weft_comm *comm, const wefti_op *op)
+{
+    int peer = 0;
+    while (peer < comm->nranks && op->checked[peer] == op->number) {
+        peer++;
+    }
+    return peer == comm->nranks;
+}
+
+void wefti_op_finish_plain(weft_comm *comm, wefti_op *op)
+{
+    if (comm->settled + 1 != op->number || comm->completed + 1 != op->number ||
+        !all_checked(comm, op)) {
+        wefti_op_finish(comm, op, WEFT_OK);
+        return;
+    }
+    /* The same, where nothing is left to be waited for. */
+    wefti_request *request = op->request;
+    op->request = NULL;
+    op->status = WEFT_OK;
+    comm->completed = op->number;
+    free_op_slot(comm, op);
+    wefti_request_end(comm, request, WEFT_OK);
+    publish(comm, op->number);
 }

@@ -27,6 +27,13 @@ bool wefti_op_advance(weft_comm *comm, wefti_op *op);
 /* Looks up which operations all ranks have completed: comm->peers_done. */
 void wefti_op_look_completed(weft_comm *comm);
 
+/* Whether all ranks have left the operation that used that number's op slot
+ * before. */
+bool wefti_op_may_enter(weft_comm *comm, uint64_t number);
+
+/* Ends a quick one (comm/steps/quick.h), that all it needs has been made of. */
+void wefti_op_finish_plain(weft_comm *comm, wefti_op *op);
+
 /* Ends op for its poster; what peers still read keeps its staging buffer. */
 void wefti_op_finish(weft_comm *comm, wefti_op *op, weft_status status);
 

@@ -99,6 +99,15 @@ unsigned char *wefti_payload_take_area(weft_comm *comm, const wefti_op *op)
 
 /* ---- showing ------------------------------------------------------------- */
 
+void wefti_payload_copy_others(unsigned char *place,
+                               const unsigned char *payload, size_t bytes,
+                               size_t part, int own)
+{
+    const size_t before = (size_t)own * part, behind = before + part;
+    memcpy(place, payload, before);
+    memcpy(place + behind, payload + behind, bytes - behind);
+}
+
 /* What peers read of it; a rank's own part need not be there, but for its
  * leader. */
 static void copy_out(const wefti_op *op, unsigned char *place,
@@ -110,10 +119,8 @@ static void copy_out(const wefti_op *op, unsigned char *place,
                     op->desc.dtype);
     } else if (op->role.shape->send_parts && wefti_payload_own_is_here(op) &&
                !wefti_host_blocks_carry(op)) {
-        const size_t before = (size_t)op->problem.rank * part;
-        const size_t behind = before + part;
-        memcpy(place, payload, before);
-        memcpy(place + behind, payload + behind, bytes - behind);
+        wefti_payload_copy_others(place, payload, bytes, part,
+                                  op->problem.rank);
     } else {
         memcpy(place, payload, bytes);
     }

@@ -26,19 +26,18 @@
 #include <string.h>
 #include <sys/time.h>
 
+/* The thread sanitizer is slow, and sees nothing between processes. */
+#if defined(__SANITIZE_THREAD__)
+enum { PROCESSES_MOST = 2, OP_BYTES = 100000 };
+#else
+enum { PROCESSES_MOST = 4, OP_BYTES = 300000 };
+#endif
+
 enum {
-    OP_BYTES = 300000,
     ROOM_BYTES = 6 * OP_BYTES + 8192, /* of one buffer of up to 4 ranks */
     DEATH_BYTES = 8 << 20,
     ROUNDS_MOST = 10000
 };
-
-/* The thread sanitizer is slow, and sees nothing between processes. */
-#if defined(__SANITIZE_THREAD__)
-enum { PROCESSES_MOST = 2 };
-#else
-enum { PROCESSES_MOST = 4 };
-#endif
 
 /* Room for both buffers in memory of comm. */
 static int make_room(weft_comm *comm, weft_mem **mem_out, one_op_room *room_out)

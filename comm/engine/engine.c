@@ -241,9 +241,11 @@ static bool push_signalled(wefti_engine *engine)
 
 /*
  * Who holds the lock may be this thread, within a push, and who waits for a
- * watcher to return may hold it: so it is not waited for. Once it is given back
- * the engine may end: the operation that watched the gate may have. A forked
- * child has the connections, and nothing to say there.
+ * watcher to return may hold it: so it is never waited for, which
+ * wefti_engine_unlock() would do between its calls of devices: these are left
+ * to the thread. Once it is given back the engine may end: the operation that
+ * watched the gate may have. A forked child has the connections, and nothing to
+ * say there.
  */
 void wefti_engine_signalled(void *argument)
 {
@@ -254,11 +256,12 @@ void wefti_engine_signalled(void *argument)
         return;
     }
     const int64_t begin_ns = wefti_clock_thread_ns();
-    if (push_signalled(engine)) {
+    if (push_signalled(engine) || engine->looks || engine->copies_asked) {
         wefti_engine_woken(engine);
     }
     atomic_fetch_add_explicit(&engine->signalled_ns,
                               wefti_clock_thread_ns() - begin_ns,
                               memory_order_relaxed);
-    wefti_engine_unlock(engine);
+    wefti_net_tell_released(engine->net);
+    pthread_mutex_unlock(&engine->lock);
 }

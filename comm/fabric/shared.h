@@ -100,7 +100,7 @@ static inline int wefti_p2p_area(int op_slot, int channel)
  * An operation that a rank has entered. number is stored last; the other
  * words are atomic only because diagnosis reads them at any time.
  *
- * number   wefti_oneshot_announce -> wefti_op_check_peer: the words beside it,
+ * number   wefti_entry_publish -> wefti_op_check_peer: the words beside it,
  *          the payload and the counts. The way back is page.completed.
  * met      in rounds: comm/steps/meeting.c; else comm/steps/payload.c
  */
@@ -336,7 +336,7 @@ typedef enum wefti_leave {
 } wefti_leave;
 
 /*
- * completed    publish_settled -> op_slot_free: the rank has read all it needs
+ * completed    publish -> wefti_op_may_enter: the rank has read all it needs
  *              of the peers' entries and staging of these operations, which
  *              may be written again
  * all_completed  of a host's lowest rank, comm/net/rounds.c: what all ranks

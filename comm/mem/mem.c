@@ -21,6 +21,7 @@
 #include "comm/post/consensus.h"
 
 #include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 enum { PAGE_BYTES = 4096 };
@@ -275,13 +276,14 @@ static weft_status try_lent(weft_comm *comm, weft_mem *mem)
         &seen, mem->reached == WEFT_OK
                    ? wefti_mem_lent_write(mem)
                    : wefti_error(mem->reached, "%s", mem->why));
-    if (wefti_fault_is_published(comm)) {
-        return status; /* peers may still be at it */
-    }
-    const weft_status found = wefti_mem_lent_look(mem);
+    char why[512];
+    snprintf(why, sizeof(why), "%s", weft_error_text());
+    weft_status found = status == WEFT_OK ? wefti_mem_lent_look(mem) : WEFT_OK;
     wefti_mem_lent_restore(mem);
+    /* Also where none is relied on: nobody puts before all have restored. */
     seen.what = "see what others write";
-    return status == WEFT_OK ? wefti_consensus_conclude(&seen, found) : status;
+    found = wefti_consensus_conclude(&seen, found);
+    return status == WEFT_OK ? found : wefti_error(status, "%s", why);
 }
 
 /* What all have mapped, or reach, is used for the first time. */

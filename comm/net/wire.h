@@ -17,7 +17,7 @@
 
 #include <stdbool.h>
 
-enum { WEFTI_WIRE_VERSION = 8, WEFTI_WIRE_WORDS = WEFTI_WAIT_WORDS };
+enum { WEFTI_WIRE_VERSION = 9, WEFTI_WIRE_WORDS = WEFTI_WAIT_WORDS };
 
 /*
  * The words of each kind; those behind them hold releases, or are 0:

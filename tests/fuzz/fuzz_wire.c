@@ -15,7 +15,7 @@
 enum { RANKS = 3, OWN = 1, GUARD_BYTES = 1 << 16 };
 
 /* Of one version and size the corpus' inputs are: others are no messages. */
-_Static_assert(WEFTI_WIRE_VERSION == 8 && sizeof(wefti_wire) == 128,
+_Static_assert(WEFTI_WIRE_VERSION == 9 && sizeof(wefti_wire) == 128,
                "another header needs another corpus");
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t data_bytes);

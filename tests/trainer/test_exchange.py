@@ -194,6 +194,11 @@ class Exchange(unittest.TestCase):
                 ("rope_scaling", {"type": "linear"}, "rope_scaling: allowed"),
                 ("rope_parameters", {"rope_type": "llama3", "rope_theta": 500},
                  'rope_type is "llama3"'),
+                ("rope_parameters", {"rope_theta": 600.0},
+                 "rope_theta is 600, but model.rope_theta 500"),
+                ("rope_parameters", 5, "rope_parameters: allowed is an object"),
+                ("partial_rotary_factor", 0.5,
+                 "partial_rotary_factor is 0.5, allowed is 1"),
                 ("tie_word_embeddings", True, "tie_word_embeddings is true"),
                 ("attention_bias", True, "attention_bias is true"),
                 ("hidden_act", "gelu", 'hidden_act is "gelu"'),
@@ -263,6 +268,7 @@ class Exchange(unittest.TestCase):
         for name, part in (("taken", "taken: is there already"),
                            ("taken/", "taken: is there already"),
                            ("text.txt", "text.txt: is there already"),
+                           ("", "allowed is the name of a new folder"),
                            ("none/out", "none/out: cannot be made")):
             with self.subTest(name=name):
                 got = self.refuse(part, "--export-hf", name)

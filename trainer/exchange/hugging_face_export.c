@@ -22,6 +22,8 @@
 /* For the ranks that have not failed. */
 static const char whole[] = "the export of the model";
 
+enum { NAME_BYTES = 32 }; /* of a file in the folder, and its slash */
+
 /* What rank 0 writes. */
 typedef struct folder {
     char place[WEFTI_LLAMA_PATH_BYTES]; /* DIR */
@@ -32,16 +34,22 @@ typedef struct folder {
     wefti_safetensors_file file;
 } folder;
 
-/* DIR without slashes at its end, and the name it has while it is made. */
+/* DIR without slashes at its end, and the name it has while it is made, which
+ * leaves room for those of files. */
 static weft_status name_folder(const char *dir, folder *own)
 {
     size_t length = strlen(dir);
+    if (length == 0) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "--export-hf \"\": allowed is the name of a new "
+                           "folder");
+    }
     while (length > 1 && dir[length - 1] == '/') {
         length--;
     }
     int wrote = snprintf(own->fresh, sizeof(own->fresh), "%.*s.%d.new",
                          (int)length, dir, (int)getpid());
-    if (wrote < 0 || (size_t)wrote >= sizeof(own->fresh)) {
+    if (wrote < 0 || (size_t)wrote >= sizeof(own->fresh) - NAME_BYTES) {
         return wefti_error(WEFT_ERR_INVALID,
                            "--export-hf %.200s...: is too long", dir);
     }
@@ -65,8 +73,9 @@ static weft_status make_folder(const char *dir, folder *own)
     }
     return mkdir(own->fresh, 0777) == 0
                ? WEFT_OK
-               : wefti_error_system("--export-hf %.200s: cannot be made",
-                                    own->place);
+               : wefti_error_system(
+                     "--export-hf %.200s: cannot be made as %.200s", own->place,
+                     own->fresh);
 }
 
 weft_status wefti_hugging_face_try(const char *dir)

@@ -145,24 +145,31 @@ static void check_word(check *own, const char *key, const cJSON *item,
     }
 }
 
-/* In one object since transformers 5, before that in two keys. */
+/* In one object since transformers 5, before that beside the other keys. */
+static const cJSON *find_rotation(const check *own, const char *key)
+{
+    const cJSON *item =
+        cJSON_GetObjectItemCaseSensitive(find(own, "rope_parameters"), key);
+    return item ? item : find(own, key);
+}
+
 static void check_rotation(check *own, const wefti_model_shape *shape)
 {
     const cJSON *both = find(own, "rope_parameters");
-    const cJSON *theta =
-        both ? cJSON_GetObjectItemCaseSensitive(both, "rope_theta")
-             : find(own, "rope_theta");
-    if (both) {
-        check_word(own, "rope_type",
-                   cJSON_GetObjectItemCaseSensitive(both, "rope_type"),
-                   "default");
-    } else if (find(own, "rope_scaling") && own->status == WEFT_OK) {
-        own->status =
-            wefti_error(WEFT_ERR_INVALID,
-                        "%.200s: rope_scaling: allowed is null", own->path);
+    check_word(own, "rope_type",
+               cJSON_GetObjectItemCaseSensitive(both, "rope_type"), "default");
+    if (own->status == WEFT_OK &&
+        (find(own, "rope_scaling") || (both && !cJSON_IsObject(both)))) {
+        own->status = wefti_error(
+            WEFT_ERR_INVALID, "%.200s: %s: allowed is %s", own->path,
+            find(own, "rope_scaling") ? "rope_scaling" : "rope_parameters",
+            find(own, "rope_scaling") ? "null" : "an object");
     }
-    check_real(own, "rope_theta", theta, 10000.0, "but model.rope_theta",
-               shape->rope_theta);
+    check_real(own, "partial_rotary_factor",
+               find_rotation(own, "partial_rotary_factor"), 1.0, "allowed is",
+               1.0);
+    check_real(own, "rope_theta", find_rotation(own, "rope_theta"), 10000.0,
+               "but model.rope_theta", shape->rope_theta);
 }
 
 static void check_keys(check *own, const wefti_model_shape *shape)

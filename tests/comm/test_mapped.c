@@ -28,13 +28,13 @@
 
 /* The thread sanitizer is slow, and sees nothing between processes. */
 #if defined(__SANITIZE_THREAD__)
-enum { PROCESSES_MOST = 2, OP_BYTES = 100000 };
+enum { PROCESSES_MOST = 2, OP_BYTES = 120000 };
 #else
 enum { PROCESSES_MOST = 4, OP_BYTES = 300000 };
 #endif
 
 enum {
-    ROOM_BYTES = 6 * OP_BYTES + 8192, /* of one buffer of up to 4 ranks */
+    ROOM_BYTES = 6 * OP_BYTES + 8192, /* of a buffer of 4 ranks, or messages */
     DEATH_BYTES = 8 << 20,
     ROUNDS_MOST = 10000
 };

@@ -3,7 +3,8 @@
  * Goal: between hosts, in a process that may run on one core only, who signals
  * a gate carries the operation on, from several threads at once, and also to
  * its end, after which another thread may destroy the gate; with more cores the
- * progress thread does it. A forked child does nothing there.
+ * progress thread does it, and so it does where a device has to be asked: a
+ * signaller does not ask, and gets away. A forked child does nothing there.
  *
  * Method: two ranks are threads of this process, in domains of their own; its
  * mask of processors is made of one, or left. Each gathers a buffer that two
@@ -33,14 +34,17 @@ enum {
     PART_BYTES = 16 << 10,
     BYTES = PARTS * PART_BYTES,
     ROUNDS_LEAST = 8,
-    ROUNDS_MOST = 2000
+    ROUNDS_MOST = 2000,
+    DEVICE_ROUNDS = 200
 };
 
 typedef struct desk {
     weft_comm *comm;
+    weft_device *device;
     weft_gate *ready;
     weft_request *request;
-    unsigned char *send, *recv; /* [BYTES], [RANKS * BYTES] */
+    void *send, *recv;    /* of the device: [BYTES], [RANKS * BYTES] */
+    unsigned char *there; /* to look at what is in recv */
     uint64_t round;
 } desk;
 
@@ -55,10 +59,13 @@ static int make_parts(const desk *self, size_t first)
     const int rank = weft_comm_get_rank(self->comm);
     int failures = 0;
     for (size_t part = first; part < PARTS; part += 2) {
+        unsigned char made[PART_BYTES];
+        const size_t at = part * PART_BYTES;
         for (size_t i = 0; i < PART_BYTES; i++) {
-            const size_t at = part * PART_BYTES + i;
-            self->send[at] = byte_at(rank, at, self->round);
+            made[i] = byte_at(rank, at + i, self->round);
         }
+        failures += weft_device_copy(self->device, (char *)self->send + at,
+                                     made, PART_BYTES, NULL) != WEFT_OK;
         failures += weft_gate_signal(self->ready, part, 1, NULL) != WEFT_OK;
     }
     return failures;
@@ -69,13 +76,17 @@ static void *make_odd_parts(void *argument)
     return make_parts(argument, 1) ? argument : NULL;
 }
 
-static int begin(desk *self, weft_device *device)
+static int begin(desk *self)
 {
-    if (weft_gate_create(device, PARTS, &self->ready) != WEFT_OK) {
+    const size_t bytes = (size_t)RANKS * BYTES;
+    memset(self->there, 0xee, bytes);
+    if (weft_gate_create(self->device, PARTS, &self->ready) != WEFT_OK ||
+        weft_device_copy(self->device, self->send, self->there, BYTES, NULL) !=
+            WEFT_OK ||
+        weft_device_copy(self->device, self->recv, self->there, bytes, NULL) !=
+            WEFT_OK) {
         return 1;
     }
-    memset(self->send, 0xee, BYTES);
-    memset(self->recv, 0xee, (size_t)RANKS * BYTES);
     const weft_op op = {.size_bytes = sizeof(op),
                         .collective = WEFT_COLLECTIVE_ALLGATHER,
                         .send = self->send,
@@ -90,20 +101,22 @@ static int begin(desk *self, weft_device *device)
 
 static int count_wrong(const desk *self)
 {
-    int wrong = 0;
-    for (size_t at = 0; at < (size_t)RANKS * BYTES; at++) {
-        wrong += self->recv[at] !=
+    const size_t bytes = (size_t)RANKS * BYTES;
+    int wrong = weft_device_copy(self->device, self->there, self->recv, bytes,
+                                 NULL) != WEFT_OK;
+    for (size_t at = 0; at < bytes; at++) {
+        wrong += self->there[at] !=
                  byte_at((int)(at / BYTES), at % BYTES, self->round);
     }
     return wrong;
 }
 
 /* The helper may still be at its last signal when the gate goes. */
-static int run_round(desk *self, weft_device *device)
+static int run_round(desk *self)
 {
     pthread_t helper;
     void *failed;
-    int failures = begin(self, device);
+    int failures = begin(self);
     if (failures || pthread_create(&helper, NULL, make_odd_parts, self) != 0) {
         return 63;
     }
@@ -121,10 +134,10 @@ static int run_round(desk *self, weft_device *device)
 
 /* Its memory is a copy, the connections are not. Under the lock no other thread
  * holds what the child needs, and the operation comes to watch its gate. */
-static int signal_in_child(desk *self, weft_device *device)
+static int signal_in_child(desk *self)
 {
     wefti_engine *engine = self->comm->engine;
-    int status = 1, failures = begin(self, device);
+    int status = 1, failures = begin(self);
     pthread_mutex_lock(&engine->lock);
     for (int i = 0; i < PARTS; i++) {
         (void)wefti_engine_push(engine);
@@ -154,28 +167,59 @@ static bool agree(weft_comm *comm, int *failures)
     return both == RANKS;
 }
 
+static bool sit_down(weft_comm *comm, weft_device *device, desk *self)
+{
+    *self = (desk){.comm = comm, .device = device};
+    self->there = malloc((size_t)RANKS * BYTES);
+    return self->there &&
+           weft_device_alloc(device, BYTES, &self->send) == WEFT_OK &&
+           weft_device_alloc(device, (size_t)RANKS * BYTES, &self->recv) ==
+               WEFT_OK;
+}
+
+static void stand_up(desk *self)
+{
+    weft_device_free(self->device, self->send);
+    weft_device_free(self->device, self->recv);
+    free(self->there);
+}
+
 static int play(weft_comm *comm, void *context)
 {
     const bool one_core = *(const bool *)context;
-    desk self = {.send = malloc(BYTES), .recv = malloc((size_t)RANKS * BYTES)};
+    desk self;
     weft_device *device;
     int failures = weft_device_open("host", 0, &device) != WEFT_OK;
-    if (failures || !self.send || !self.recv) {
+    if (failures || !sit_down(comm, device, &self)) {
         return 63;
     }
-    self.comm = comm;
     bool carried = false;
     while (failures == 0 && self.round < ROUNDS_MOST &&
            (self.round < ROUNDS_LEAST || (one_core && !carried))) {
         self.round++;
-        failures += run_round(&self, device);
+        failures += run_round(&self);
         carried = agree(comm, &failures);
     }
     failures += carried != one_core;
-    failures += signal_in_child(&self, device);
+    failures += signal_in_child(&self);
+    stand_up(&self);
     weft_device_close(device);
-    free(self.send);
-    free(self.recv);
+    return failures;
+}
+
+/* Whose gates only the device knows to be open. */
+static int play_on_device(weft_comm *comm, void *context)
+{
+    desk self;
+    if (!sit_down(comm, context, &self)) {
+        return 63;
+    }
+    int failures = 0;
+    while (failures == 0 && self.round < DEVICE_ROUNDS) {
+        self.round++;
+        failures += run_round(&self);
+    }
+    stand_up(&self);
     return failures;
 }
 
@@ -186,9 +230,9 @@ static int run_world(bool one_core)
     return world_run_threads(&world);
 }
 
-static void test_signaller_with_one_core_carries_on(void **state)
+/* The mask as it was. */
+static cpu_set_t take_one_core(void)
 {
-    (void)state;
     cpu_set_t all, one;
     assert_int_equal(sched_getaffinity(0, sizeof(all), &all), 0);
     int core = 0;
@@ -198,9 +242,33 @@ static void test_signaller_with_one_core_carries_on(void **state)
     CPU_ZERO(&one);
     CPU_SET(core, &one);
     assert_int_equal(sched_setaffinity(0, sizeof(one), &one), 0);
+    return all;
+}
+
+static void test_signaller_with_one_core_carries_on(void **state)
+{
+    (void)state;
+    const cpu_set_t all = take_one_core();
     const int failures = run_world(true);
     assert_int_equal(sched_setaffinity(0, sizeof(all), &all), 0);
     assert_int_equal(failures, 0);
+}
+
+static void test_signaller_does_not_wait_for_a_device(void **state)
+{
+    (void)state;
+    weft_device *device;
+    assert_int_equal(weft_device_open("shadow", 0, &device), WEFT_OK);
+    const cpu_set_t all = take_one_core();
+    const struct world world = {.nranks = RANKS,
+                                .config.device = device,
+                                .call = play_on_device,
+                                .context = device};
+    setenv("WEFT_DOMAIN", "a,b", 1);
+    const int failures = world_run_threads(&world);
+    assert_int_equal(sched_setaffinity(0, sizeof(all), &all), 0);
+    assert_int_equal(failures, 0);
+    weft_device_close(device);
 }
 
 static void test_signaller_with_more_cores_leaves_it(void **state)
@@ -216,6 +284,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_signaller_with_one_core_carries_on),
         cmocka_unit_test(test_signaller_with_more_cores_leaves_it),
+        cmocka_unit_test(test_signaller_does_not_wait_for_a_device),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -97,6 +97,20 @@ static weft_status start(wefti_perf_rank *self, const weft_unique_id *id)
     return status != WEFT_OK ? status : find_line(self);
 }
 
+/* The barrier that asks who is missing has the time limit for itself: so it
+ * comes soon, beside that limit. */
+static weft_status read_patience(wefti_perf_rank *self)
+{
+    int64_t warn_ms = 0, limit_ms = 0;
+    weft_status status = wefti_setting_int(WEFTI_SETTING_WARN_MS, &warn_ms);
+    if (status == WEFT_OK) {
+        status = wefti_setting_int(WEFTI_SETTING_TIMEOUT_MS, &limit_ms);
+    }
+    const int64_t soon_ms = limit_ms / 4;
+    self->warn_ns = (warn_ms < soon_ms ? warn_ms : soon_ms) * 1000000;
+    return status;
+}
+
 weft_status wefti_perf_rank_init(wefti_perf_rank *self,
                                  const wefti_perf_options *options, int rank,
                                  int nranks, const weft_unique_id *id)
@@ -109,9 +123,7 @@ weft_status wefti_perf_rank_init(wefti_perf_rank *self,
         return wefti_error(WEFT_ERR_INVALID, "-r %d: allowed is 0 to %d",
                            options->root, nranks - 1);
     }
-    int64_t warn_ms = 0;
-    weft_status status = wefti_setting_int(WEFTI_SETTING_WARN_MS, &warn_ms);
-    self->warn_ns = warn_ms * 1000000;
+    weft_status status = read_patience(self);
     if (status == WEFT_OK) {
         status = start(self, id);
     }

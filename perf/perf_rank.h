@@ -19,7 +19,7 @@ typedef struct wefti_perf_rank {
     weft_comm *comm;
     weft_stream *stream;   /* operations with -z 0, and gated ones */
     wefti_startline *line; /* NULL: ranks on several hosts */
-    int64_t warn_ns;       /* WEFT_WARN_MS: how long it waits at the line */
+    int64_t warn_ns;       /* at the line, then it asks */
     int64_t come_ns;       /* to the line */
     wefti_tile own;        /* what this rank sends */
     wefti_tile scratch;

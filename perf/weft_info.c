@@ -334,6 +334,7 @@ int main(int arg_count, char **args)
 {
     wefti_info_options options;
     int wrong = 0;
+    wefti_output_outlives_limits();
     weft_status status = wefti_descriptors_reserve();
     if (status == WEFT_OK) {
         status = wefti_info_options_read(arg_count, args, &options);

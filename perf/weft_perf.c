@@ -366,6 +366,7 @@ int main(int argc, char **argv)
     wefti_perf_options options;
     int code = EXIT_SUCCESS;
     bool speak = speaks_for_all();
+    wefti_output_outlives_limits();
     if (wefti_descriptors_reserve() != WEFT_OK ||
         wefti_perf_options_read(argc, argv, &options) != WEFT_OK) {
         return fail(speak);

@@ -119,6 +119,7 @@ static int run_watched(const wefti_options *options)
 int main(int argc, char **argv)
 {
     wefti_options options;
+    wefti_output_outlives_limits();
     if (wefti_descriptors_reserve() != WEFT_OK ||
         wefti_options_init(&options, argc, argv) != WEFT_OK) {
         fprintf(stderr, "weft-train: %s\n", weft_error_text());

@@ -62,6 +62,9 @@ void wefti_roster_missing(const wefti_roster *roster, char *text_out,
         snprintf(text_out, text_bytes, "%s %s not joined (%s %s here)", absent,
                  missing == 1 ? "has" : "have", present,
                  here > 1 ? "are" : "is");
+    } else if (missing == 0) {
+        snprintf(text_out, text_bytes,
+                 "all ranks have finished the bootstrap, too late");
     } else {
         snprintf(text_out, text_bytes,
                  "%s joined but %s not finished the bootstrap (%s %s)", absent,

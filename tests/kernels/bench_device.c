@@ -40,6 +40,7 @@ typedef struct bench {
     void *at[ARRAYS]; /* room for any array of any call, at random */
     void *ids;
     const char *filter;
+    bool *met; /* whether a name has it */
 } bench;
 
 static wefti_math_tensor rows_of(const bench *b, int array, size_t rows,
@@ -270,6 +271,7 @@ static bool measure(const bench *b, const char *name,
     if (b->filter && !strstr(name, b->filter)) {
         return true;
     }
+    *b->met = true;
     weft_status status = time_calls(b, run, WARM_UP, &first);
     for (int round = 0; round < ROUNDS && status == WEFT_OK; round++) {
         status = time_calls(b, run, b->n.calls, &ns[round]);
@@ -382,7 +384,8 @@ static bool take_arguments(bench *b, const char **kind, int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-    bench b = {.own = WEFT_DTYPE_BF16, .n = large};
+    bool met = false; /* something to measure */
+    bench b = {.own = WEFT_DTYPE_BF16, .n = large, .met = &met};
     const char *kind = "host";
     if (!take_arguments(&b, &kind, argc, argv)) {
         fprintf(stderr, "usage: bench_device [--device host|cuda|shadow] "
@@ -401,6 +404,11 @@ int main(int argc, char **argv)
         printf("%s, %s\n%-20s %12s %10s %12s\n", kind, weft_dtype_text(b.own),
                "call", "us", "GB/s", "GFLOP/s");
         ok = measure_all(&b);
+        if (!met) {
+            fprintf(stderr, "bench_device: no call's name has \"%s\"\n",
+                    b.filter);
+            ok = false;
+        }
     }
     for (int i = 0; i <= ARRAYS; i++) {
         weft_device_free(b.device, i < ARRAYS ? b.at[i] : b.ids);

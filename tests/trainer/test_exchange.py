@@ -13,6 +13,7 @@ windows; folders changed in one place each.
 """
 import json
 import os
+import resource
 import shutil
 import struct
 import subprocess
@@ -277,6 +278,19 @@ class Exchange(unittest.TestCase):
         got = self.train("--import-hf", "a", "--resume", "b")
         self.assertEqual(got.returncode, 2)
         self.assertIn("--import-hf: is not possible with --resume", got.stderr)
+
+    def test_a_limit_on_files_is_an_error_and_leaves_nothing(self):
+        def limit():
+            resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+        got = subprocess.run(
+            [BIN + "/weft-train", "job.yaml", "--set", "train.steps=1",
+             "--export-hf", "out"], text=True, capture_output=True,
+            timeout=DEADLINE_S, cwd=self.folder, preexec_fn=limit)
+        self.assertEqual(got.returncode, 1, got.stderr)
+        self.assertIn("model.safetensors", got.stderr)
+        self.assertIn("File too large", got.stderr)
+        self.assertEqual(sorted(os.listdir(self.folder)),
+                         ["job.yaml", "text.txt"])
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -131,11 +130,6 @@ weft_status wefti_output_try(const char *flag, const char *path)
     }
     forget(&out);
     return WEFT_OK;
-}
-
-void wefti_output_outlives_limits(void)
-{
-    (void)signal(SIGXFSZ, SIG_IGN); /* cannot fail for that signal */
 }
 
 weft_status wefti_output_close(FILE *file)

@@ -56,13 +56,6 @@ WEFT_NODISCARD weft_status wefti_output_end(wefti_output *out,
 WEFT_NODISCARD weft_status wefti_output_try(const char *flag, const char *path);
 
 /*
- * wefti_output_outlives_limits - a write beyond the limit on the size of files
- * fails, as one to a full disk does, where it would end the process. For
- * programs that write files: before they do.
- */
-void wefti_output_outlives_limits(void);
-
-/*
  * wefti_output_close - what was printed may still be lost: on a full disk, or
  * because the reader has closed its end. Closes the file.
  *

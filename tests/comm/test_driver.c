@@ -30,7 +30,14 @@
 
 #include <cmocka.h>
 
-enum { COMMS = 4, ROUNDS = 600, TIMES = 12, ELEMS = 4096 };
+enum {
+    COMMS = 4,
+    ROUNDS = 600,
+    ATTEMPTS = 4,
+    LATE = 16, /* what a late rank says, where nothing else is wrong */
+    TIMES = 12,
+    ELEMS = 4096
+};
 
 /* What a thread sleeps that has missed its bell, nearly. */
 #define LATE_NS INT64_C(19000000)
@@ -58,31 +65,12 @@ static int count_threads(void)
     return count;
 }
 
-/* Another job of the same ranks. */
-static weft_comm *create(weft_comm *comm, const char *name)
-{
-    weft_unique_id id = {0};
-    weft_comm *made = NULL;
-    const int rank = weft_comm_get_rank(comm);
-    if ((rank == 0 && weft_unique_id_create(&id) != WEFT_OK) ||
-        weft_broadcast(&id, &id, sizeof(id), WEFT_DTYPE_U8, 0, comm, NULL) !=
-            WEFT_OK) {
-        return NULL;
-    }
-    const weft_comm_config config = {.size_bytes = sizeof(config),
-                                     .id = &id,
-                                     .name = name,
-                                     .rank = rank,
-                                     .nranks = weft_comm_get_nranks(comm)};
-    return weft_comm_create(&config, &made) == WEFT_OK ? made : NULL;
-}
-
 /* Fails ranks alike: each has made all, or the test ends there. */
 static int create_all(weft_comm *comm, weft_comm *comms[COMMS])
 {
     comms[0] = comm;
     for (int i = 1; i < COMMS; i++) {
-        comms[i] = create(comm, "another");
+        comms[i] = world_create_another(comm, "another");
         if (!comms[i]) {
             fprintf(stderr, "cannot create: %s\n", weft_error_text());
             return 1;
@@ -245,23 +233,29 @@ static int pass_on_any(weft_comm *comm, void *context)
     if (weft_comm_get_rank(comm) == 0) {
         fprintf(stderr, "%d of %d rounds late\n", late_rounds, ROUNDS);
     }
-    /* Of one communicator's bell missed, a quarter. */
-    failures += late_rounds > ROUNDS / 5;
     weft_stream_destroy(stream);
     weft_device_close(device);
     for (int i = 1; i < COMMS; i++) {
         weft_comm_destroy(comms[i]);
     }
-    return failures;
+    if (failures) {
+        return 1;
+    }
+    return late_rounds > ROUNDS / 10 ? LATE : 0;
 }
 
+/* A busy machine may be late for a while; who has missed its bell always is. */
 static void test_news_of_any_comm_end_the_sleep(void **state)
 {
     uint64_t seed = random_seed();
     const struct world world = {
         .nranks = 2, .call = pass_on_any, .context = &seed};
     (void)state;
-    assert_int_equal(world_run_processes(&world), 0);
+    int result = LATE;
+    for (int i = 0; i < ATTEMPTS && result > 0 && result % LATE == 0; i++) {
+        result = world_run_processes(&world);
+    }
+    assert_int_equal(result, 0);
 }
 
 /* ---- faults and ends -------------------------------------------------------
@@ -310,8 +304,8 @@ static int come_and_go(weft_comm *comm, void *context)
     int late, failures = begin_late(comm, &late, &request);
     (void)context;
     for (int i = 0; i < TIMES && !failures; i++) {
-        weft_comm *one = create(comm, "one");
-        weft_comm *other = one ? create(comm, "other") : NULL;
+        weft_comm *one = world_create_another(comm, "one");
+        weft_comm *other = one ? world_create_another(comm, "other") : NULL;
         if (!other) {
             return 1;
         }

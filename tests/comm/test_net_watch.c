@@ -222,25 +222,6 @@ static void test_stop_waits_for_news_that_is_called(void **state)
 /* ---- jobs ------------------------------------------------------------------
  */
 
-/* Another job of the same ranks; NULL: it failed, on all. */
-static weft_comm *create(weft_comm *comm)
-{
-    weft_unique_id id = {0};
-    weft_comm *made = NULL;
-    const int rank = weft_comm_get_rank(comm);
-    if ((rank == 0 && weft_unique_id_create(&id) != WEFT_OK) ||
-        weft_broadcast(&id, &id, sizeof(id), WEFT_DTYPE_U8, 0, comm, NULL) !=
-            WEFT_OK) {
-        return NULL;
-    }
-    const weft_comm_config config = {.size_bytes = sizeof(config),
-                                     .id = &id,
-                                     .name = "another",
-                                     .rank = rank,
-                                     .nranks = weft_comm_get_nranks(comm)};
-    return weft_comm_create(&config, &made) == WEFT_OK ? made : NULL;
-}
-
 /* All of them work, one after another. */
 static int sum(weft_comm *const *comms, int count)
 {
@@ -262,7 +243,7 @@ static int count_with_jobs(weft_comm *comm, void *context)
     const int first = count_threads(NULL);
     (void)context;
     for (int jobs = 2; jobs <= JOBS_MOST && !failures; jobs++) {
-        comms[jobs - 1] = create(comm);
+        comms[jobs - 1] = world_create_another(comm, "another");
         failures += comms[jobs - 1] == NULL;
         if (failures || (jobs != 2 && jobs != JOBS_MOST)) {
             continue;

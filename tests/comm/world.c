@@ -266,3 +266,21 @@ int world_run_as(const char *mode, int nranks, world_rank_call call)
     weft_device_close(device);
     return failures;
 }
+
+weft_comm *world_create_another(weft_comm *comm, const char *name)
+{
+    weft_unique_id id = {0};
+    weft_comm *made = NULL;
+    const int rank = weft_comm_get_rank(comm);
+    if ((rank == 0 && weft_unique_id_create(&id) != WEFT_OK) ||
+        weft_broadcast(&id, &id, sizeof(id), WEFT_DTYPE_U8, 0, comm, NULL) !=
+            WEFT_OK) {
+        return NULL;
+    }
+    const weft_comm_config config = {.size_bytes = sizeof(config),
+                                     .id = &id,
+                                     .name = name,
+                                     .rank = rank,
+                                     .nranks = weft_comm_get_nranks(comm)};
+    return weft_comm_create(&config, &made) == WEFT_OK ? made : NULL;
+}

@@ -46,6 +46,10 @@ int world_run_processes(const struct world *world);
  * config's and which context then points to (a weft_device *; else NULL). */
 int world_run_as(const char *mode, int nranks, world_rank_call call);
 
+/* Another job of comm's ranks, whose calls match; NULL: it failed. The caller
+ * destroys it. */
+weft_comm *world_create_another(weft_comm *comm, const char *name);
+
 /*
  * For tests that do things to ranks: starts the processes and returns; finish
  * waits for them until the deadline and kills what is left (each one counts).

@@ -75,28 +75,30 @@ static void check_missing(void *arg)
                 "allowed is a file with the kernels for GPUs");
 }
 
+/* Of no elements. */
+static const wefti_math_fill no_fill;
+static const wefti_launch math_launch = {.kernel = "wefti_math_fill_f32",
+                                         .blocks = 1,
+                                         .threads = 32,
+                                         .args = &no_fill,
+                                         .args_bytes = sizeof(no_fill)};
+
 /* Math kernels are looked for at their first launch, and then no more. */
 static void check_math_missing(void *arg)
 {
     (void)arg;
-    const wefti_math_fill args = {0};
-    const wefti_launch fill = {.kernel = "wefti_math_fill_f32",
-                               .blocks = 1,
-                               .threads = 32,
-                               .args = &args,
-                               .args_bytes = sizeof(args)};
     setenv("WEFT_MATH_KERNELS", "/nowhere/math.so", 1);
     weft_device *device = open_cuda(0);
     weft_stream *stream = make_stream(device);
     for (int i = 0; i < 2; i++) {
         CHECK_REFUSED(
-            WEFT_ERR_INVALID, wefti_stream_launch(stream, &fill),
+            WEFT_ERR_INVALID, wefti_stream_launch(stream, &math_launch),
             "wefti_math_fill_f32: WEFT_MATH_KERNELS=/nowhere/math.so: "
             "No such file or directory; allowed is a file with the "
             "math kernels for GPUs");
     }
     const wefti_copy_args none = {0};
-    wefti_launch copy = fill;
+    wefti_launch copy = math_launch;
     copy.kernel = "wefti_copy_bytes"; /* those of collectives are there */
     copy.args = &none;
     CHECK_WEFT(wefti_stream_launch(stream, &copy));
@@ -110,16 +112,10 @@ static void check_math_missing(void *arg)
 static void check_math_found(void *arg)
 {
     (void)arg;
-    const wefti_math_fill args = {0};
-    const wefti_launch fill = {.kernel = "wefti_math_fill_f32",
-                               .blocks = 1,
-                               .threads = 32,
-                               .args = &args,
-                               .args_bytes = sizeof(args)};
     unsetenv("WEFT_MATH_KERNELS");
     weft_device *device = open_cuda(0);
     weft_stream *stream = make_stream(device);
-    CHECK_WEFT(wefti_stream_launch(stream, &fill));
+    CHECK_WEFT(wefti_stream_launch(stream, &math_launch));
     CHECK_WEFT(weft_stream_wait(stream));
     weft_stream_destroy(stream);
     close_cuda(device);

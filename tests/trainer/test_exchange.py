@@ -18,9 +18,9 @@ import shutil
 import struct
 import subprocess
 import sys
-import tempfile
 import unittest
 
+from exchange_folder import ExchangeFolder
 from llama import Llama, read_tensors, write_tensors
 
 BIN = sys.argv.pop(1)
@@ -40,19 +40,8 @@ TIED = "model.tie_embeddings=true"
 Q = "model.layers.1.self_attn.q_proj.weight"
 
 
-class Exchange(unittest.TestCase):
-    def setUp(self):
-        self.folder = tempfile.mkdtemp(prefix="weft-exchange-")
-        self.addCleanup(shutil.rmtree, self.folder)
-        self.text = b"".join(b"%d wefts and %d warps\n" % (i, i * i)
-                             for i in range(300))
-        with open(self.path("text.txt"), "wb") as file:
-            file.write(self.text)
-        with open(self.path("job.yaml"), "w") as file:
-            file.write(CONFIG)
-
-    def path(self, name):
-        return os.path.join(self.folder, name)
+class Exchange(ExchangeFolder):
+    CONFIG, LENGTH, VALIDATED = CONFIG, SEQ, 0.02
 
     def train(self, *arguments, ranks=1, sets=(), **more):
         for name in sets:
@@ -80,27 +69,14 @@ class Exchange(unittest.TestCase):
         with open(self.path(folder + "/model.safetensors"), "rb") as file:
             return file.read()
 
-    def validation_loss(self, folder):
-        """As the trainer takes it: windows side by side, the last one as early
-        as the text needs it; each target counts once."""
-        model = Llama(self.path(folder))
-        text = self.text
-        start = len(text) - int(len(text) * 0.02)
-        losses, at = [], start
-        while at < len(text) - 1:
-            begin = min(at, len(text) - SEQ - 1)
-            own = model.loss(text[begin:begin + SEQ + 1])
-            losses += own[at - begin:]
-            at += SEQ
-        return sum(losses) / len(losses)
-
     def test_export_is_the_model_to_another_program(self):
         for sets in (), (TIED,):
             with self.subTest(sets=sets):
                 shutil.rmtree(self.path("out"), ignore_errors=True)
                 got = self.summary("--export-hf", "out", sets=sets)
                 self.assertAlmostEqual(got["val_loss"],
-                                       self.validation_loss("out"), delta=1e-5)
+                                       self.validation_loss(
+                                           Llama(self.path("out")).loss), delta=1e-5)
                 self.assertEqual(sorted(os.listdir(self.path("out"))),
                                  ["config.json", "model.safetensors"])
 

@@ -10,11 +10,9 @@ Debian, and the test says which it lacks): its loss on the validation text besid
 the trainer's, and a model that it has drawn, imported and exported again.
 """
 import importlib.util
-import os
 import shutil
 import subprocess
 import sys
-import tempfile
 import unittest
 
 SKIPPED = 77
@@ -30,6 +28,8 @@ import torch
 from safetensors.torch import load_file
 from transformers import LlamaConfig, LlamaForCausalLM
 
+from exchange_folder import ExchangeFolder
+
 BIN = sys.argv.pop(1)
 SEQ = 24
 CONFIG = """\
@@ -42,19 +42,8 @@ checkpoint: {every: 0}
 """ % SEQ
 
 
-class Peer(unittest.TestCase):
-    def setUp(self):
-        self.folder = tempfile.mkdtemp(prefix="weft-peer-")
-        self.addCleanup(shutil.rmtree, self.folder)
-        self.text = b"".join(b"%d wefts and %d warps\n" % (i, i * i)
-                             for i in range(300))
-        with open(self.path("text.txt"), "wb") as file:
-            file.write(self.text)
-        with open(self.path("job.yaml"), "w") as file:
-            file.write(CONFIG)
-
-    def path(self, name):
-        return os.path.join(self.folder, name)
+class Peer(ExchangeFolder):
+    CONFIG, LENGTH, VALIDATED = CONFIG, SEQ, 0.1
 
     def summary(self, *arguments):
         got = subprocess.run(
@@ -66,17 +55,13 @@ class Peer(unittest.TestCase):
             return json.load(file)
 
     def loss(self, model):
-        text = self.text
-        at, losses = len(text) - int(len(text) * 0.1), []
-        while at < len(text) - 1:
-            begin = min(at, len(text) - SEQ - 1)
-            own = torch.tensor([list(text[begin:begin + SEQ + 1])])
+        def losses_of(window):
+            own = torch.tensor([list(window)])
             with torch.no_grad():
                 logits = model(own[:, :-1]).logits[0].double()
-            losses += torch.nn.functional.cross_entropy(
-                logits, own[0, 1:], reduction="none")[at - begin:].tolist()
-            at += SEQ
-        return sum(losses) / len(losses)
+            return torch.nn.functional.cross_entropy(
+                logits, own[0, 1:], reduction="none").tolist()
+        return self.validation_loss(losses_of)
 
     def test_transformers_computes_the_same(self):
         for tied in "false", "true":

@@ -93,6 +93,9 @@
     X(MATH_KERNELS, TEXT, "", 0, 0,                                            \
       "file with the math kernels for GPUs; empty: weft_math_kernels.so "      \
       "beside libweft")                                                        \
+    X(ONEDNN, TEXT, "", 0, 0,                                                  \
+      "file with oneDNN 2, for products of bf16 on the host; empty: "          \
+      "libdnnl.so.2; off: not used")                                           \
     X(SHADOW_SEED, INT, "1", 0, 2147483647,                                    \
       "what the shadow device's delays and orders are drawn from (for tests)")
 

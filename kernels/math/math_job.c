@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "base/small_float.h"
+#include "kernels/math/gemm_bf16.h"
 #include "kernels/math/math_table.h"
 
 #include <math.h>
@@ -23,6 +24,7 @@ typedef union any_args {
 
 typedef struct job {
     wefti_math_op op;
+    wefti_math_type type;
     any_args args; /* with pointers of the host's */
     size_t use_count;
     wefti_math_use uses[WEFTI_MATH_USES];
@@ -291,6 +293,13 @@ static void run_op(const job *of)
     }
 }
 
+/* Whose kernel reads bf16 itself. */
+static bool is_product_of_bf16(const job *of)
+{
+    return of->op == WEFTI_MATH_OP_gemm &&
+           (of->type == WEFTI_MATH_BF16 || of->type == WEFTI_MATH_BF16_F32);
+}
+
 static void widen_rows(const job *of, size_t i)
 {
     const wefti_math_use *u = &of->uses[i];
@@ -330,7 +339,11 @@ static void run_job(void *arg)
             widen_rows(of, i);
         }
     }
-    run_op(of);
+    if (is_product_of_bf16(of)) {
+        wefti_gemm_bf16(&of->args.gemm, of->type == WEFTI_MATH_BF16_F32);
+    } else {
+        run_op(of);
+    }
     for (size_t i = 0; i < of->use_count; i++) {
         if (of->wide[i] && of->uses[i].writes) {
             narrow_rows(of, i);
@@ -360,7 +373,8 @@ static weft_status place(job *of, size_t i, const weft_stream *stream,
         return WEFT_OK;
     }
     weft_status status = wefti_stream_place(stream, name, at, bytes, &found);
-    if (status == WEFT_OK && of->uses[i].dtype == WEFT_DTYPE_BF16) {
+    if (status == WEFT_OK && of->uses[i].dtype == WEFT_DTYPE_BF16 &&
+        !is_product_of_bf16(of)) {
         of->narrow[i] = found;
         of->wide[i] = malloc(bytes / sizeof(uint16_t) * sizeof(real));
         if (!of->wide[i]) {
@@ -410,6 +424,7 @@ weft_status wefti_math_job_post(weft_stream *stream, wefti_math_op op,
                            name);
     }
     made->op = op;
+    made->type = type;
     memcpy(&made->args, args, wefti_math_op_args_bytes(op));
     made->use_count = wefti_math_op_uses(op, type, &made->args, made->uses);
     weft_status status = find_scratch(made, name);

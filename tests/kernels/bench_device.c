@@ -13,6 +13,8 @@
  */
 #include "base/clock.h"
 #include "base/small_float.h"
+#include "kernels/math/blas_lock.h"
+#include "kernels/math/gemm_bf16.h"
 #include "kernels/math/math_launch.h"
 #include "kernels/math/math_stream.h"
 #include "kernels/math/sumsq.h"
@@ -401,6 +403,10 @@ int main(int argc, char **argv)
     if (!ok) {
         fprintf(stderr, "bench_device: %s\n", weft_error_text());
     } else {
+        if (strcmp(kind, "cuda") != 0) {
+            printf("products of f32: OpenBLAS %s; of bf16: %s\n",
+                   wefti_blas_get_kernel(), wefti_gemm_bf16_get_kernel());
+        }
         printf("%s, %s\n%-20s %12s %10s %12s\n", kind, weft_dtype_text(b.own),
                "call", "us", "GB/s", "GFLOP/s");
         ok = measure_all(&b);

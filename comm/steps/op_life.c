@@ -496,17 +496,34 @@ static bool all_checked(const weft_comm *comm, const wefti_op *op)
 
 void wefti_op_finish_plain(weft_comm *comm, wefti_op *op)
 {
-    if (comm->settled + 1 != op->number || comm->completed + 1 != op->number ||
-        !all_checked(comm, op)) {
+    if (comm->completed + 1 != op->number) {
         wefti_op_finish(comm, op, WEFT_OK);
         return;
     }
-    /* The same, where nothing is left to be waited for. */
     wefti_request *request = op->request;
     op->request = NULL;
     op->status = WEFT_OK;
     comm->completed = op->number;
-    free_op_slot(comm, op);
+    const bool settled =
+        comm->settled + 1 == op->number && all_checked(comm, op);
+    if (settled) {
+        free_op_slot(comm, op);
+    } else {
+        op->state = WEFTI_OP_DRAINING;
+    }
     wefti_request_end(comm, request, WEFT_OK);
-    publish(comm, op->number);
+    if (settled) {
+        publish(comm, op->number);
+    }
+}
+
+void wefti_op_settle_before(weft_comm *comm, uint64_t number)
+{
+    for (uint64_t next = comm->settled + 1;
+         next < number && next == comm->settled + 1; next++) {
+        wefti_op *op = &comm->ops[next % WEFTI_OP_SLOTS];
+        if (op->number == next && op->state == WEFTI_OP_DRAINING) {
+            drain(comm, op);
+        }
+    }
 }

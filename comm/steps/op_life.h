@@ -31,8 +31,13 @@ void wefti_op_look_completed(weft_comm *comm);
  * before. */
 bool wefti_op_may_enter(weft_comm *comm, uint64_t number);
 
-/* Ends a quick one (comm/steps/quick.h), that all it needs has been made of. */
+/* Ends a quick one (comm/steps/quick.h), that all it needs has been made of;
+ * it drains if peers that it does not need have not been looked at. */
 void wefti_op_finish_plain(weft_comm *comm, wefti_op *op);
+
+/* Settles what has ended before number, as far as peers have entered it: as
+ * finish_plain leaves what it has not seen of all. */
+void wefti_op_settle_before(weft_comm *comm, uint64_t number);
 
 /* Ends op for its poster; what peers still read keeps its staging buffer. */
 void wefti_op_finish(weft_comm *comm, wefti_op *op, weft_status status);

@@ -4,11 +4,15 @@
  *
  *   enter   payload, signature, number into this rank's entry
  *           the operation is filled in: the line is on its way meanwhile
- *   begin   running, as if it had entered in its turn
+ *   begin   running, as if it had entered in its turn; those before are settled
  *   look    the peers' entries -> result -> done
  *
  * What look does not end goes on as any other of its kind, and a mismatch is
  * wefti_op_check_peer's to report. entry.number: see comm/steps/entry.c.
+ *
+ * A rank looks at the entry of a peer that it needs nothing of, as a root
+ * does, only when it has entered the next operation: the peer is mostly about
+ * to write that line, and would have to fetch it back.
  */
 #include "comm/steps/quick.h"
 
@@ -71,12 +75,23 @@ static void prefetch(const weft_comm *comm, uint64_t number, size_t bytes)
                                    : sizeof(*next) + bytes);
 }
 
+/* What begin will settle, if there is anything. */
+static void prefetch_last(const weft_comm *comm, uint64_t number)
+{
+    for (int peer = 0; comm->settled + 1 < number && peer < comm->nranks;
+         peer++) {
+        __builtin_prefetch(
+            wefti_shared_get_entry(&comm->fabric.shared, peer, number - 1));
+    }
+}
+
 bool wefti_quick_enter(weft_comm *comm, const wefti_quick *quick)
 {
     const size_t bytes = shown_bytes(comm, quick);
     if (!wefti_op_may_enter(comm, quick->number)) {
         return false;
     }
+    prefetch_last(comm, quick->number);
     if (bytes) {
         show(comm, quick, bytes);
     }
@@ -102,6 +117,7 @@ void wefti_quick_begin(weft_comm *comm, wefti_op *op)
     op->lists[0].lent = false;
     wefti_comm_note(comm, op->number, op->signature.kind);
     wefti_oneshot_take_own(comm, op);
+    wefti_op_settle_before(comm, op->number);
 }
 
 /* Whether peer has entered the same. */

@@ -161,6 +161,30 @@ static int runs_between(weft_comm *comm, void *context)
     return failures;
 }
 
+/* Both ranks see a mismatch by the second barrier, and who posted what. */
+static int check_found(weft_comm *comm, weft_status status)
+{
+    for (int call = 0; call < 2 && status == WEFT_OK; call++) {
+        status = weft_barrier(comm, NULL);
+    }
+    weft_fault fault = {.size_bytes = sizeof(fault)};
+    int failures = CHECK(status == WEFT_ERR_MISMATCH);
+    failures += CHECK(weft_comm_get_fault(comm, &fault) == WEFT_OK);
+    failures += CHECK(strstr(fault.text, "rank 0 posted") != NULL);
+    failures += CHECK(strstr(fault.text, "rank 1 posted") != NULL);
+    return failures;
+}
+
+/* Each rank takes itself for the root, and so needs nothing of the other. */
+static int has_two_roots(weft_comm *comm, void *context)
+{
+    (void)context;
+    int32_t value = 1;
+    return check_found(comm,
+                       weft_broadcast(&value, &value, 1, WEFT_DTYPE_I32,
+                                      weft_comm_get_rank(comm), comm, NULL));
+}
+
 /* The root has left when the other rank enters another operation. */
 static int differs_late(weft_comm *comm, void *context)
 {
@@ -177,15 +201,7 @@ static int differs_late(weft_comm *comm, void *context)
                                                WEFT_DTYPE_I32, 0, comm, NULL);
         status = status == WEFT_OK ? now : status;
     }
-    for (int call = 0; call < 2 && status == WEFT_OK; call++) {
-        status = weft_barrier(comm, NULL);
-    }
-    weft_fault fault = {.size_bytes = sizeof(fault)};
-    int failures = CHECK(status == WEFT_ERR_MISMATCH);
-    failures += CHECK(weft_comm_get_fault(comm, &fault) == WEFT_OK);
-    failures += CHECK(strstr(fault.text, "rank 0 posted") != NULL);
-    failures += CHECK(strstr(fault.text, "rank 1 posted") != NULL);
-    return failures;
+    return check_found(comm, status);
 }
 
 static void run(world_rank_call call, int least, int most)
@@ -216,12 +232,19 @@ static void test_quick_late_difference_is_found(void **state)
     run(differs_late, 2, 2);
 }
 
+static void test_quick_two_roots_are_found(void **state)
+{
+    (void)state;
+    run(has_two_roots, 2, 2);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_quick_late_ranks_exact),
         cmocka_unit_test(test_quick_between_queued_exact),
         cmocka_unit_test(test_quick_late_difference_is_found),
+        cmocka_unit_test(test_quick_two_roots_are_found),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

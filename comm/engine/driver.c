@@ -17,32 +17,22 @@
 #include "comm/engine/driver.h"
 
 #include "base/clock.h"
-#include "base/error.h"
 #include "base/log.h"
+#include "base/shared_thread.h"
 #include "comm/core/wake.h"
 #include "comm/engine/turn.h"
 
-#include <errno.h>
 #include <sched.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { ENGINES_MOST = WEFTI_DOORBELL_WAITS_MOST - 1, IDLE_NS = 1000000000 };
 
 struct wefti_driver {
-    wefti_driver *next;  /* of this process; list_lock */
-    bool alone;          /* cannot sleep on several bells */
-    pid_t process;       /* a forked child has the list, and no thread */
-    wefti_doorbell bell; /* posts to engines that had nothing pending */
-    pthread_t thread;
-    wefti_thread_work work;
-    _Atomic bool stopping;
-
-    pthread_mutex_t lock;
-    pthread_cond_t told;
-    wefti_engine *engines[ENGINES_MOST]; /* [count] */
-    int count, leaving;                  /* and threads that wait in take_out */
+    wefti_shared_thread shared; /* changed: of seen */
+    bool alone;                 /* cannot sleep on several bells */
+    wefti_doorbell bell;        /* posts to engines that had nothing pending */
+    wefti_engine *engines[ENGINES_MOST]; /* [count]; lock */
+    int count;
     _Atomic uint64_t changes;
     uint64_t seen;
 
@@ -52,9 +42,6 @@ struct wefti_driver {
     wefti_turn_patience patience;
 };
 
-static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
-static wefti_driver *list;
-
 /* ---- the thread ------------------------------------------------------------
  */
 
@@ -63,12 +50,12 @@ static void take_changes(wefti_driver *driver)
     if (atomic_load(&driver->changes) == driver->seen) {
         return; /* seen is written by this thread alone */
     }
-    pthread_mutex_lock(&driver->lock);
+    pthread_mutex_lock(&driver->shared.lock);
     memcpy(driver->own, driver->engines, sizeof(driver->own));
     driver->own_count = driver->count;
     driver->seen = atomic_load(&driver->changes);
-    pthread_cond_broadcast(&driver->told);
-    pthread_mutex_unlock(&driver->lock);
+    pthread_cond_broadcast(&driver->shared.changed);
+    pthread_mutex_unlock(&driver->shared.lock);
 }
 
 /* The engines with something pending to the front; joins and leaves those that
@@ -97,7 +84,7 @@ static void find_busy(wefti_driver *driver)
 /* Whether there is more to do than the busy ones have. */
 static bool has_changed(const wefti_driver *driver)
 {
-    bool changed = atomic_load(&driver->stopping) ||
+    bool changed = atomic_load(&driver->shared.stopping) ||
                    atomic_load(&driver->changes) != driver->seen;
     for (int i = driver->busy; i < driver->own_count && !changed; i++) {
         changed = atomic_load(&driver->own[i]->pending) > 0;
@@ -114,7 +101,7 @@ static void rest(wefti_driver *driver)
     const uint32_t seen = wefti_doorbell_arm(bell);
     if (!has_changed(driver)) {
         wefti_doorbell_sleep(bell, seen, IDLE_NS);
-        wefti_thread_work_woken(&driver->work);
+        wefti_thread_work_woken(&driver->shared.work);
     }
     wefti_doorbell_disarm(bell, seen);
 }
@@ -156,7 +143,7 @@ static void sleep_on(wefti_driver *driver, const wefti_doorbell_wait *waits,
                               wefti_doorbell_is_rung(at->bell, at->seen),
                               slept_ns);
     }
-    wefti_thread_work_woken(&driver->work);
+    wefti_thread_work_woken(&driver->shared.work);
 }
 
 /* Announces the sleep, looks once more, and sleeps if there is no news. */
@@ -207,8 +194,8 @@ static void drive(wefti_driver *driver)
 static void *run(void *argument)
 {
     wefti_driver *driver = argument;
-    wefti_thread_work_begin(&driver->work);
-    while (!atomic_load(&driver->stopping)) {
+    wefti_thread_work_begin(&driver->shared.work);
+    while (!atomic_load(&driver->shared.stopping)) {
         take_changes(driver);
         find_busy(driver);
         if (driver->busy > 0) {
@@ -223,33 +210,24 @@ static void *run(void *argument)
 /* ---- joining and leaving ---------------------------------------------------
  */
 
-static void destroy(wefti_driver *driver)
-{
-    pthread_mutex_destroy(&driver->lock);
-    pthread_cond_destroy(&driver->told);
-    free(driver);
-}
+static wefti_shared_list drivers;
 
-static weft_status create(wefti_driver **driver_out)
+static weft_status open_driver(wefti_shared_thread *self)
 {
-    wefti_driver *driver = calloc(1, sizeof(*driver));
-    if (!driver) {
-        return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for a driver");
-    }
-    driver->process = getpid();
-    pthread_mutex_init(&driver->lock, NULL);
-    pthread_cond_init(&driver->told, NULL);
+    wefti_driver *driver = (wefti_driver *)self;
     wefti_doorbell_init(&driver->bell);
     driver->alone = !wefti_doorbell_can_wait_for_any();
-    if (wefti_thread_start(run, driver, &driver->thread) != 0) {
-        weft_status status =
-            wefti_error_system("progress thread (pthread_create)");
-        destroy(driver);
-        return status;
+    if (driver->alone && drivers.first) {
+        wefti_log(WEFTI_LOG_INFO, -1,
+                  "this kernel has no futex_waitv, or forbids it: each "
+                  "communicator that is created has a progress thread");
     }
-    (void)pthread_setname_np(driver->thread, "weft-progress"); /* for top */
-    *driver_out = driver;
     return WEFT_OK;
+}
+
+static void wake(wefti_shared_thread *self)
+{
+    wefti_doorbell_ring(&((wefti_driver *)self)->bell);
 }
 
 static bool is_same_job(const wefti_engine *engine, const wefti_engine *other)
@@ -259,17 +237,17 @@ static bool is_same_job(const wefti_engine *engine, const wefti_engine *other)
            memcmp(own->job_key, theirs->job_key, sizeof(own->job_key)) == 0;
 }
 
-static bool has_room(const wefti_driver *driver, const wefti_engine *engine)
+static bool has_room(const wefti_shared_thread *self, const void *engine)
 {
-    bool room = driver->process == getpid() && !driver->alone &&
-                driver->count < ENGINES_MOST;
+    const wefti_driver *driver = (const wefti_driver *)self;
+    bool room = !driver->alone && driver->count < ENGINES_MOST;
     for (int i = 0; i < driver->count && room; i++) {
         room = !is_same_job(engine, driver->engines[i]);
     }
     return room;
 }
 
-/* To engine or without it. Both locks held. */
+/* To engine or without it. Lock held. */
 static void change(wefti_driver *driver, const wefti_engine *engine)
 {
     atomic_fetch_add(&driver->changes, 1);
@@ -279,76 +257,59 @@ static void change(wefti_driver *driver, const wefti_engine *engine)
     }
 }
 
-static void add(wefti_driver *driver, wefti_engine *engine)
+static weft_status add(wefti_shared_thread *self, void *member)
 {
-    pthread_mutex_lock(&driver->lock);
+    wefti_driver *driver = (wefti_driver *)self;
+    wefti_engine *engine = member;
     driver->engines[driver->count++] = engine;
     change(driver, engine);
-    pthread_mutex_unlock(&driver->lock);
     engine->driver = driver;
-    atomic_store_explicit(&engine->thread_bell,
-                          driver->alone ? engine->bell : &driver->bell,
-                          memory_order_release);
+    return WEFT_OK;
 }
+
+static const wefti_shared_kind driver_kind = {
+    .name = "weft-progress",
+    .what = "progress thread",
+    .bytes = sizeof(wefti_driver),
+    .open = open_driver,
+    .run = run,
+    .wake = wake,
+    .takes = has_room,
+    .add = add,
+};
+
+static wefti_shared_list drivers = WEFTI_SHARED_LIST(driver_kind);
 
 weft_status wefti_driver_join(wefti_engine *engine)
 {
-    weft_status status = WEFT_OK;
-    pthread_mutex_lock(&list_lock);
-    wefti_driver *driver = list;
-    while (driver && !has_room(driver, engine)) {
-        driver = driver->next;
+    weft_status status = wefti_shared_join(&drivers, engine);
+    wefti_driver *driver = engine->driver;
+    if (status != WEFT_OK) {
+        engine->driver = NULL;
+        return status;
     }
-    if (!driver) {
-        status = create(&driver);
-        if (status == WEFT_OK) {
-            driver->next = list;
-            list = driver;
-        }
-    }
-    if (status == WEFT_OK) {
-        add(driver, engine);
-    }
-    const bool alone = status == WEFT_OK && driver->alone && driver->next;
-    pthread_mutex_unlock(&list_lock);
-    if (alone) {
-        wefti_log(WEFTI_LOG_INFO, -1,
-                  "this kernel has no futex_waitv, or forbids it: each "
-                  "communicator that is created has a progress thread");
-    }
-    return status;
+    atomic_store_explicit(&engine->thread_bell,
+                          driver->alone ? engine->bell : &driver->bell,
+                          memory_order_release);
+    return WEFT_OK;
 }
 
-/* Takes the engine out. Whether it was the last, and the driver is to end. */
-static bool take_out(wefti_driver *driver, const wefti_engine *engine)
+/* Takes the engine out. */
+static void take_out(wefti_driver *driver, const wefti_engine *engine)
 {
-    pthread_mutex_lock(&list_lock);
-    pthread_mutex_lock(&driver->lock);
+    pthread_mutex_lock(&driver->shared.lock);
     for (int i = 0; i < driver->count; i++) {
         if (driver->engines[i] == engine) {
             driver->engines[i] = driver->engines[--driver->count];
             break;
         }
     }
-    const bool last = driver->count == 0;
-    for (wefti_driver **link = &list; last && *link; link = &(*link)->next) {
-        if (*link == driver) {
-            *link = driver->next;
-            break;
-        }
-    }
-    pthread_mutex_unlock(&list_lock);
     change(driver, engine);
     const uint64_t wanted = atomic_load(&driver->changes);
-    driver->leaving++;
-    /* The last frees it: others that leave it are out by then. */
-    while (driver->seen < wanted || (last && driver->leaving > 1)) {
-        pthread_cond_wait(&driver->told, &driver->lock);
+    while (driver->seen < wanted) {
+        pthread_cond_wait(&driver->shared.changed, &driver->shared.lock);
     }
-    driver->leaving--;
-    pthread_cond_broadcast(&driver->told);
-    pthread_mutex_unlock(&driver->lock);
-    return last;
+    pthread_mutex_unlock(&driver->shared.lock);
 }
 
 void wefti_driver_leave(wefti_engine *engine)
@@ -357,18 +318,13 @@ void wefti_driver_leave(wefti_engine *engine)
     if (!driver) {
         return;
     }
-    const bool last = take_out(driver, engine);
+    take_out(driver, engine);
     atomic_store(&engine->thread_bell, NULL);
-    if (last) {
-        atomic_store(&driver->stopping, true);
-        wefti_doorbell_ring(&driver->bell);
-        pthread_join(driver->thread, NULL);
-        destroy(driver);
-    }
+    wefti_shared_leave(&drivers, &driver->shared);
     engine->driver = NULL;
 }
 
 const wefti_thread_work *wefti_driver_get_work(const wefti_driver *driver)
 {
-    return driver ? &driver->work : NULL;
+    return driver ? &driver->shared.work : NULL;
 }

@@ -9,6 +9,7 @@
 #include "comm/make/cancel.h"
 
 #include "base/error.h"
+#include "base/event.h"
 #include "comm/watch/abort.h"
 
 #include <stdlib.h>
@@ -53,7 +54,6 @@ static void give_up(weft_comm *comm)
 
 weft_status weft_cancel_post(weft_cancel *cancel)
 {
-    const uint64_t one = 1;
     if (!cancel) {
         return wefti_error(WEFT_ERR_INVALID,
                            "cancel is NULL: allowed is a weft_cancel");
@@ -61,8 +61,7 @@ weft_status weft_cancel_post(weft_cancel *cancel)
     pthread_mutex_lock(&cancel->lock);
     if (!cancel->posted) {
         cancel->posted = true;
-        ssize_t written = write(cancel->fd, &one, sizeof(one));
-        (void)written; /* 1 always fits */
+        wefti_event_ring(cancel->fd);
         if (cancel->comm) {
             give_up(cancel->comm);
         }

@@ -28,8 +28,9 @@
 #include "comm/net/net_watch.h"
 
 #include "base/error.h"
+#include "base/event.h"
+#include "base/shared_thread.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -43,16 +44,9 @@ enum { STOP = 0, FIRST_ID = 1 };
 
 /* Its thread, with all that share it. */
 typedef struct watcher {
-    struct watcher *next; /* of this process; list_lock */
-    pid_t process;        /* a forked child has the list, and no thread */
+    wefti_shared_thread shared; /* changed: news has returned */
     int epoll_fd, stop_fd;
-    pthread_t thread;
-    wefti_thread_work work;
-    _Atomic bool stopping; /* stored before stop_fd is written */
-
-    pthread_mutex_t lock;
-    pthread_cond_t returned;
-    wefti_net_watch *watches; /* linked by next */
+    wefti_net_watch *watches; /* linked by next; lock */
     wefti_net_watch *current; /* news is being called */
     uint64_t next_id;
 } watcher;
@@ -71,9 +65,6 @@ struct wefti_net_watch {
     _Atomic bool lingering;
     _Atomic uint64_t departures, noted; /* as do these, by goers */
 };
-
-static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
-static watcher *list;
 
 /* ---- the thread ------------------------------------------------------------
  */
@@ -119,7 +110,7 @@ static wefti_net_watch *find(const watcher *all, uint64_t id)
 
 static void take_event(watcher *all, uint64_t what)
 {
-    pthread_mutex_lock(&all->lock);
+    pthread_mutex_lock(&all->shared.lock);
     wefti_net_watch *watch = find(all, what / 2);
     if (watch && what % 2) {
         watch->due |= has_lingered(watch);
@@ -127,7 +118,7 @@ static void take_event(watcher *all, uint64_t what)
         (void)atomic_exchange(&watch->armed, false); /* acquires, too */
         watch->due = true;
     }
-    pthread_mutex_unlock(&all->lock);
+    pthread_mutex_unlock(&all->shared.lock);
 }
 
 /* What is due and has not had this turn; NULL: none. */
@@ -144,20 +135,20 @@ static wefti_net_watch *next_due(watcher *all, uint64_t turn)
 static bool call_due(watcher *all, uint64_t turn)
 {
     bool more = false;
-    pthread_mutex_lock(&all->lock);
+    pthread_mutex_lock(&all->shared.lock);
     for (wefti_net_watch *watch; (watch = next_due(all, turn));) {
         watch->turn = turn;
         watch->due = false;
         all->current = watch;
-        pthread_mutex_unlock(&all->lock);
+        pthread_mutex_unlock(&all->shared.lock);
         const bool again = watch->news(watch->context);
-        pthread_mutex_lock(&all->lock);
+        pthread_mutex_lock(&all->shared.lock);
         watch->due |= again;
         more |= again;
         all->current = NULL;
-        pthread_cond_broadcast(&all->returned);
+        pthread_cond_broadcast(&all->shared.changed);
     }
-    pthread_mutex_unlock(&all->lock);
+    pthread_mutex_unlock(&all->shared.lock);
     return more;
 }
 
@@ -166,13 +157,13 @@ static void *watch_ports(void *argument)
     watcher *all = argument;
     bool more = false;
     uint64_t turn = 0;
-    wefti_thread_work_begin(&all->work);
-    while (!atomic_load(&all->stopping)) {
+    wefti_thread_work_begin(&all->shared.work);
+    while (!atomic_load(&all->shared.stopping)) {
         struct epoll_event events[EVENTS_MOST];
         const int count =
             epoll_wait(all->epoll_fd, events, EVENTS_MOST, more ? 0 : -1);
         if (!more) {
-            wefti_thread_work_woken(&all->work);
+            wefti_thread_work_woken(&all->shared.work);
         }
         for (int i = 0; i < count; i++) {
             take_event(all, events[i].data.u64);
@@ -192,15 +183,6 @@ static void close_fd(int fd)
     }
 }
 
-static void destroy(watcher *all)
-{
-    close_fd(all->epoll_fd);
-    close_fd(all->stop_fd);
-    pthread_mutex_destroy(&all->lock);
-    pthread_cond_destroy(&all->returned);
-    free(all);
-}
-
 static bool add_fd(const watcher *all, int fd, uint32_t events, uint64_t what)
 {
     struct epoll_event event = {.events = events, .data = {.u64 = what}};
@@ -213,119 +195,87 @@ static void remove_fd(const watcher *all, int fd)
     (void)epoll_ctl(all->epoll_fd, EPOLL_CTL_DEL, fd, &none);
 }
 
-static weft_status create(watcher **all_out)
+static weft_status open_watcher(wefti_shared_thread *self)
 {
-    watcher *all = calloc(1, sizeof(*all));
-    if (!all) {
-        return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for a watcher");
-    }
-    const char *what = "epoll_create1, eventfd";
-    all->process = getpid();
+    watcher *all = (watcher *)self;
     all->next_id = FIRST_ID;
-    pthread_mutex_init(&all->lock, NULL);
-    pthread_cond_init(&all->returned, NULL);
     all->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     all->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    bool started = all->epoll_fd >= 0 && all->stop_fd >= 0 &&
-                   add_fd(all, all->stop_fd, EPOLLIN, STOP);
-    if (started) {
-        what = "pthread_create";
-        started = wefti_thread_start(watch_ports, all, &all->thread) == 0;
+    return all->epoll_fd >= 0 && all->stop_fd >= 0 &&
+                   add_fd(all, all->stop_fd, EPOLLIN, STOP)
+               ? WEFT_OK
+               : wefti_error_system("watcher of the network (epoll_create1, "
+                                    "eventfd)");
+}
+
+static void close_watcher(wefti_shared_thread *self)
+{
+    close_fd(((watcher *)self)->epoll_fd);
+    close_fd(((watcher *)self)->stop_fd);
+}
+
+static void stop(wefti_shared_thread *self)
+{
+    wefti_event_ring(((watcher *)self)->stop_fd);
+}
+
+/* Whether it watches none of that job. */
+static bool takes(const wefti_shared_thread *self, const void *member)
+{
+    const wefti_net_watch *watch = ((const watcher *)self)->watches;
+    while (watch && watch->job != ((const wefti_net_watch *)member)->job) {
+        watch = watch->next;
     }
-    if (!started) {
-        weft_status status =
-            wefti_error_system("watcher of the network (%s)", what);
-        destroy(all);
-        return status;
+    return !watch;
+}
+
+/* event_fd is disabled until it is armed. */
+static weft_status add(wefti_shared_thread *self, void *member)
+{
+    watcher *all = (watcher *)self;
+    wefti_net_watch *watch = member;
+    watch->of = all;
+    watch->id = all->next_id++;
+    if (!add_fd(all, watch->timer_fd, EPOLLIN, 2 * watch->id + 1) ||
+        !add_fd(all, watch->event_fd, EPOLLONESHOT, 2 * watch->id)) {
+        remove_fd(all, watch->timer_fd);
+        return wefti_error_system("watcher of the network (epoll_ctl)");
     }
-    (void)pthread_setname_np(all->thread, "weft-net"); /* for top */
-    *all_out = all;
+    watch->next = all->watches;
+    all->watches = watch;
     return WEFT_OK;
 }
 
-static void end(watcher *all)
-{
-    const uint64_t one = 1;
-    atomic_store(&all->stopping, true);
-    ssize_t written = write(all->stop_fd, &one, sizeof(one));
-    (void)written;
-    pthread_join(all->thread, NULL);
-    destroy(all);
-}
+static const wefti_shared_kind watcher_kind = {
+    .name = "weft-net",
+    .what = "watcher of the network",
+    .bytes = sizeof(watcher),
+    .open = open_watcher,
+    .close = close_watcher,
+    .run = watch_ports,
+    .wake = stop,
+    .takes = takes,
+    .add = add,
+};
 
-static bool has_job(const watcher *all, uint64_t job)
-{
-    const wefti_net_watch *watch = all->watches;
-    while (watch && watch->job != job) {
-        watch = watch->next;
-    }
-    return watch != NULL;
-}
+static wefti_shared_list watchers = WEFTI_SHARED_LIST(watcher_kind);
 
-/* One that the job may share, or a new one. Lock of the list held, so that none
- * ends. */
-static weft_status find_watcher(uint64_t job, watcher **all_out)
-{
-    watcher *all = list;
-    while (all && (all->process != getpid() || has_job(all, job))) {
-        all = all->next;
-    }
-    weft_status status = WEFT_OK;
-    if (!all) {
-        status = create(&all);
-        if (status == WEFT_OK) {
-            all->next = list;
-            list = all;
-        }
-    }
-    *all_out = all;
-    return status;
-}
-
-/* event_fd is disabled until it is armed. Lock of the list held. */
-static weft_status add(watcher *all, wefti_net_watch *watch)
-{
-    pthread_mutex_lock(&all->lock);
-    watch->of = all;
-    watch->id = all->next_id++;
-    watch->next = all->watches;
-    all->watches = watch;
-    const bool added =
-        add_fd(all, watch->timer_fd, EPOLLIN, 2 * watch->id + 1) &&
-        add_fd(all, watch->event_fd, EPOLLONESHOT, 2 * watch->id);
-    weft_status status =
-        added ? WEFT_OK
-              : wefti_error_system("watcher of the network (epoll_ctl)");
-    pthread_mutex_unlock(&all->lock);
-    return status;
-}
-
-/* Once its news has returned. Whether it was the last, and the watcher is to
- * end, which is in the list no more. Lock of the list held. */
-static bool take_out(wefti_net_watch *watch)
+/* Once its news has returned. */
+static void take_out(wefti_net_watch *watch)
 {
     watcher *all = watch->of;
-    pthread_mutex_lock(&all->lock);
+    pthread_mutex_lock(&all->shared.lock);
     remove_fd(all, watch->event_fd);
     remove_fd(all, watch->timer_fd);
-    for (wefti_net_watch **link = &all->watches; *link; link = &(*link)->next) {
-        if (*link == watch) {
-            *link = watch->next;
-            break;
-        }
+    wefti_net_watch **link = &all->watches;
+    while (*link != watch) {
+        link = &(*link)->next;
     }
+    *link = watch->next;
     while (all->current == watch) {
-        pthread_cond_wait(&all->returned, &all->lock);
+        pthread_cond_wait(&all->shared.changed, &all->shared.lock);
     }
-    const bool last = !all->watches;
-    pthread_mutex_unlock(&all->lock);
-    for (watcher **link = &list; last && *link; link = &(*link)->next) {
-        if (*link == all) {
-            *link = all->next;
-            break;
-        }
-    }
-    return last;
+    pthread_mutex_unlock(&all->shared.lock);
 }
 
 weft_status wefti_net_watch_start(uint64_t job, int event_fd,
@@ -346,14 +296,9 @@ weft_status wefti_net_watch_start(uint64_t job, int event_fd,
         free(watch);
         return wefti_error_system("watcher of the network (timerfd_create)");
     }
-    watcher *all;
-    pthread_mutex_lock(&list_lock);
-    weft_status status = find_watcher(job, &all);
-    if (status == WEFT_OK) {
-        status = add(all, watch);
-    }
-    pthread_mutex_unlock(&list_lock);
+    weft_status status = wefti_shared_join(&watchers, watch);
     if (status != WEFT_OK) {
+        watch->of = NULL;
         wefti_net_watch_stop(watch);
         return status;
     }
@@ -366,14 +311,9 @@ void wefti_net_watch_stop(wefti_net_watch *watch)
     if (!watch) {
         return;
     }
-    watcher *all = watch->of; /* NULL: it was never added */
-    if (all) {
-        pthread_mutex_lock(&list_lock);
-        const bool last = take_out(watch);
-        pthread_mutex_unlock(&list_lock);
-        if (last) {
-            end(all);
-        }
+    if (watch->of) { /* NULL: it was never added */
+        take_out(watch);
+        wefti_shared_leave(&watchers, &watch->of->shared);
     }
     close(watch->timer_fd);
     free(watch);
@@ -381,7 +321,7 @@ void wefti_net_watch_stop(wefti_net_watch *watch)
 
 const wefti_thread_work *wefti_net_watch_get_work(const wefti_net_watch *watch)
 {
-    return &watch->of->work;
+    return &watch->of->shared.work;
 }
 
 void wefti_net_watch_arm(wefti_net_watch *watch)

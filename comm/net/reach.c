@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/event.h"
 #include "base/log.h"
 #include "base/settings.h"
 #include "base/thread.h"
@@ -141,13 +142,11 @@ weft_status wefti_reach_open(const wefti_membership *membership,
 
 void wefti_reach_close(wefti_reach *reach)
 {
-    const uint64_t one = 1;
     if (!reach) {
         return;
     }
     if (reach->answering) {
-        ssize_t written = write(reach->stop_fd, &one, sizeof(one));
-        (void)written;
+        wefti_event_ring(reach->stop_fd);
         pthread_join(reach->thread, NULL);
     }
     wefti_oob_listener_close(&reach->listener);

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/descriptors.h"
 #include "base/error.h"
+#include "base/event.h"
 #include "base/thread.h"
 #include "comm/oob/server_state.h"
 
@@ -225,10 +226,7 @@ err_destroy:
 
 void wefti_server_stop(wefti_server *server)
 {
-    const uint64_t one = 1;
-    /* Its only failure is a full counter, and then it is set as well. */
-    ssize_t written = write(server->stop_fd, &one, sizeof(one));
-    (void)written;
+    wefti_event_ring(server->stop_fd);
     (void)pthread_join(server->thread, NULL);
     destroy(server);
 }

@@ -2,15 +2,13 @@
 /*
  * comm/control/channel.c - the channel's life, and asking for outcomes.
  */
+#include "comm/control/channel_crew.h"
 #include "comm/control/channel_state.h"
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/thread.h"
 
 #include <stdlib.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
 enum {
     PROBES_EACH = 2, /* two may call each other at once */
@@ -24,10 +22,6 @@ static weft_status listen_on(wefti_control *control, uint32_t address)
 {
     wefti_endpoint own;
     int fd;
-    control->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (control->wake_fd < 0) {
-        return wefti_error_system("control channel (eventfd)");
-    }
     wefti_endpoint_v4("the control channel", address, 0, &own);
     weft_status status = wefti_endpoint_listen(&own, &fd);
     if (status == WEFT_OK) {
@@ -43,9 +37,6 @@ static void tear(wefti_control *control)
         wefti_peer_probe_close(&control->probes[i]);
     }
     wefti_oob_listener_close(&control->listener);
-    if (control->wake_fd >= 0) {
-        close(control->wake_fd);
-    }
     wefti_notices_take(control, 0);
     while (control->notices) {
         wefti_notice *next = control->notices->next;
@@ -59,7 +50,6 @@ static void tear(wefti_control *control)
     free(control->probes);
     free(control->lost_ns);
     free(control->watched);
-    free(control->polled);
     free(control->polled_as);
     free(control);
 }
@@ -67,21 +57,17 @@ static void tear(wefti_control *control)
 static bool allocate(wefti_control *control, size_t ranks)
 {
     control->probe_count = PROBES_EACH * (int)ranks + PROBES_MORE;
-    /* Contacts, processes, our own bell, and the listener's. */
-    control->polled_room = control->probe_count + (int)ranks + 1;
-    const size_t room = (size_t)control->polled_room;
+    control->polled_room = control->probe_count + (int)ranks;
     control->domains = calloc(ranks, sizeof(*control->domains));
     control->addresses = calloc(ranks, sizeof(*control->addresses));
     control->probes =
         calloc((size_t)control->probe_count, sizeof(*control->probes));
     control->lost_ns = calloc(ranks, sizeof(*control->lost_ns));
     control->watched = calloc(ranks, sizeof(*control->watched));
-    control->polled =
-        calloc(room + WEFTI_OOB_LISTENER_POLLED, sizeof(*control->polled));
-    control->polled_as = calloc(room, sizeof(*control->polled_as));
+    control->polled_as =
+        calloc((size_t)control->polled_room, sizeof(*control->polled_as));
     return control->domains && control->addresses && control->probes &&
-           control->lost_ns && control->watched && control->polled &&
-           control->polled_as;
+           control->lost_ns && control->watched && control->polled_as;
 }
 
 weft_status wefti_control_open(wefti_engine *engine,
@@ -94,7 +80,6 @@ weft_status wefti_control_open(wefti_engine *engine,
                            "no memory for the control channel");
     }
     control->engine = engine;
-    control->wake_fd = -1;
     control->posted_end = &control->posted;
     control->self.rank = membership->rank;
     control->self.nranks = membership->nranks;
@@ -122,20 +107,10 @@ unsigned char *wefti_control_get_address(wefti_control *control, int rank)
     return control->addresses[rank];
 }
 
-weft_status wefti_control_start(wefti_control *control)
+weft_status wefti_control_start(wefti_control *control, uint64_t job)
 {
-    control->started =
-        wefti_thread_start(wefti_control_run, control, &control->thread) == 0;
-    return control->started ? WEFT_OK
-                            : wefti_error_system("thread of the control "
-                                                 "channel (pthread_create)");
-}
-
-static void wake(const wefti_control *control)
-{
-    const uint64_t one = 1;
-    ssize_t written = write(control->wake_fd, &one, sizeof(one));
-    (void)written;
+    control->job = job;
+    return wefti_crew_join(control);
 }
 
 void wefti_control_activate(wefti_control *control, int64_t timeout_ns)
@@ -152,7 +127,7 @@ void wefti_control_activate(wefti_control *control, int64_t timeout_ns)
     control->outcomes = header->outcomes;
     control->began_ns = wefti_clock_ns();
     atomic_store(&control->active, true);
-    wake(control);
+    wefti_crew_wake(control->crew);
 }
 
 void wefti_control_close(wefti_control *control)
@@ -161,9 +136,8 @@ void wefti_control_close(wefti_control *control)
         return;
     }
     atomic_store(&control->closing, true);
-    if (control->started) {
-        wake(control);
-        pthread_join(control->thread, NULL);
+    if (control->crew) {
+        wefti_crew_leave(control);
     }
     tear(control);
 }

@@ -11,7 +11,8 @@
  * and to another one if that does not acknowledge it. While all is well nothing
  * is sent.
  *
- * One thread per rank, which sleeps; only jobs of several domains have it.
+ * One thread per rank, which sleeps; only ranks of jobs of several domains have
+ * it.
  */
 #ifndef COMM_CONTROL_CHANNEL_H
 #define COMM_CONTROL_CHANNEL_H
@@ -33,11 +34,13 @@ wefti_control_open(wefti_engine *engine, const wefti_membership *membership,
 unsigned char *wefti_control_get_address(wefti_control *control, int rank);
 
 /*
- * wefti_control_start - its thread, which does nothing yet.
+ * wefti_control_start - its thread, which does nothing yet, and may be that of
+ * other jobs (comm/control/channel_crew.h).
  *
- * Returns     OK | ERR_SYSTEM.
+ * Returns     OK | ERR_NO_MEMORY | ERR_SYSTEM.
  */
-WEFT_NODISCARD weft_status wefti_control_start(wefti_control *control);
+WEFT_NODISCARD weft_status wefti_control_start(wefti_control *control,
+                                               uint64_t job);
 
 /* The ranks are connected, and the engine has its members and its memory. */
 void wefti_control_activate(wefti_control *control, int64_t timeout_ns);

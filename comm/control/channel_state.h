@@ -33,7 +33,6 @@ typedef struct wefti_notice {
 
 /* What each pollfd belongs to. */
 typedef enum wefti_polled_kind {
-    WEFTI_POLLED_WAKE,
     WEFTI_POLLED_PROBE,
     WEFTI_POLLED_PROCESS
 } wefti_polled_kind;
@@ -48,11 +47,12 @@ struct wefti_control {
     wefti_peer_probe_self self;
     int *domains;                                    /* [nranks] */
     unsigned char (*addresses)[WEFTI_ADDRESS_BYTES]; /* [nranks] */
-    int wake_fd;
-    pthread_t thread;
-    bool started;
-    _Atomic bool active;  /* stored after what activate sets; loaded first */
-    _Atomic bool closing; /* stored before wake_fd is rung */
+    struct wefti_crew *crew; /* NULL: it has not started */
+    uint64_t job;            /* channels of the same share no thread */
+    wefti_control *next;     /* of the crew; its lock */
+    bool ended;              /* that too: the thread does not look any more */
+    _Atomic bool active;     /* stored after what activate sets; loaded first */
+    _Atomic bool closing;    /* stored before the crew is woken */
     /* Of the world's header, in this domain's memory. A outcome goes once from
      * NONE to what it is, by compare-and-swap. */
     _Atomic uint8_t *outcomes;
@@ -69,14 +69,25 @@ struct wefti_control {
     wefti_notice *notices;
     uint32_t serial;
     int64_t began_ns, closing_ns;
-    struct pollfd *polled; /* [polled_room], then the listener's */
+    wefti_control *served; /* the next that has had this turn */
+    struct pollfd *polled; /* [polled_room], then the listener's; the crew's */
     wefti_polled *polled_as;
     int polled_count, polled_room;
     nfds_t listener_polled;
 };
 
-/* Runs until closing; argument is the control. */
-void *wefti_control_run(void *argument);
+/* How many pollfds watch writes at the most. */
+size_t wefti_control_room(const wefti_control *control);
+
+/*
+ * A turn is all that need not wait for poll, and lowers *next_ns to when it is
+ * to come again; false: the channel is over, and needs nothing more. watch
+ * writes what it waits for, and returns how many these are; serve takes what
+ * poll has found there.
+ */
+bool wefti_control_turn(wefti_control *control, int64_t *next_ns);
+nfds_t wefti_control_watch(wefti_control *control, struct pollfd *polled);
+void wefti_control_serve(wefti_control *control);
 
 /* An open probe with rank, else any; NULL: none. */
 wefti_peer_probe *wefti_control_find_probe(wefti_control *control, int rank);

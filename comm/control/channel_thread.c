@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * comm/control/channel_thread.c - the channel's thread: which rank leads, which
- * peers it connects to, and what the end of a connection or of a process means.
+ * comm/control/channel_thread.c - what the channel's thread does: which rank
+ * leads, which peers it connects to, and what the end of a connection or of a
+ * process means.
  */
 #include "comm/control/channel_state.h"
 
 #include "base/clock.h"
 #include "base/log.h"
-
-#include <unistd.h>
 
 enum {
     GLARE_NS = 300000000, /* the lower rank waits to be called so long */
@@ -229,14 +228,19 @@ static void add(wefti_control *control, int fd, short events,
     }
 }
 
-/* Only what is open: poll counts the others against the limit on files. */
-static void watch(wefti_control *control)
+size_t wefti_control_room(const wefti_control *control)
 {
+    return (size_t)control->polled_room + WEFTI_OOB_LISTENER_POLLED;
+}
+
+/* Only what is open: poll counts the others against the limit on files. */
+nfds_t wefti_control_watch(wefti_control *control, struct pollfd *polled)
+{
+    control->polled = polled;
     control->polled_count = 0;
     control->listener_polled = 0;
-    add(control, control->wake_fd, POLLIN, WEFTI_POLLED_WAKE, 0);
     if (!atomic_load(&control->active)) {
-        return;
+        return 0;
     }
     for (int i = 0; i < control->probe_count; i++) {
         const wefti_peer_probe *probe = &control->probes[i];
@@ -254,6 +258,7 @@ static void watch(wefti_control *control)
     }
     control->listener_polled = wefti_oob_listener_watch(
         &control->listener, control->polled + control->polled_count);
+    return (nfds_t)control->polled_count + control->listener_polled;
 }
 
 static void read_peer(void *context, wefti_oob_connection *peer)
@@ -267,7 +272,7 @@ static void read_peer(void *context, wefti_oob_connection *peer)
     }
 }
 
-static void serve_polled(wefti_control *control)
+void wefti_control_serve(wefti_control *control)
 {
     bool ended = false;
     for (int i = 0; i < control->polled_count; i++) {
@@ -277,12 +282,6 @@ static void serve_polled(wefti_control *control)
             continue;
         }
         switch (control->polled_as[i].kind) {
-        case WEFTI_POLLED_WAKE: {
-            uint64_t count;
-            ssize_t got = read(control->wake_fd, &count, sizeof(count));
-            (void)got;
-            break;
-        }
         case WEFTI_POLLED_PROBE:
             wefti_oob_connection_serve(&control->probes[index].connection,
                                        polled->revents);
@@ -365,29 +364,21 @@ static void send_farewell(wefti_control *control)
     }
 }
 
-void *wefti_control_run(void *argument)
+bool wefti_control_turn(wefti_control *control, int64_t *next_ns)
 {
-    wefti_control *control = argument;
-    for (;;) {
-        int64_t now_ns = wefti_clock_ns(), next_ns = INT64_MAX;
-        if (atomic_load(&control->active)) {
-            next_ns = advance(control, now_ns);
-        }
-        if (is_over(control, now_ns)) {
-            break;
-        }
-        if (control->closing_ns) {
-            next_ns = least(next_ns, now_ns + UNANSWERED_POLL_NS);
-        }
-        watch(control);
-        if (poll(control->polled,
-                 (nfds_t)control->polled_count + control->listener_polled,
-                 wefti_clock_poll_ms(next_ns)) > 0) {
-            serve_polled(control);
-        }
+    const int64_t now_ns = wefti_clock_ns();
+    const bool active = atomic_load(&control->active);
+    if (active) {
+        *next_ns = least(*next_ns, advance(control, now_ns));
     }
-    if (atomic_load(&control->active)) {
-        send_farewell(control);
+    if (is_over(control, now_ns)) {
+        if (active) {
+            send_farewell(control);
+        }
+        return false;
     }
-    return NULL;
+    if (control->closing_ns) {
+        *next_ns = least(*next_ns, now_ns + UNANSWERED_POLL_NS);
+    }
+    return true;
 }

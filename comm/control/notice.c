@@ -6,6 +6,7 @@
  * A rank that does not answer within ACK_NS may only be slow: it keeps what
  * was sent, and every note may come twice.
  */
+#include "comm/control/channel_crew.h"
 #include "comm/control/channel_state.h"
 
 #include "base/clock.h"
@@ -13,20 +14,19 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { ACK_NS = 300000000 };
 static const int64_t notice_ns = 10 * INT64_C(1000000000);
 
 static void append(wefti_control *control, wefti_notice *notice)
 {
-    const uint64_t one = 1;
     pthread_mutex_lock(&control->lock);
     *control->posted_end = notice;
     control->posted_end = &notice->next;
     pthread_mutex_unlock(&control->lock);
-    ssize_t written = write(control->wake_fd, &one, sizeof(one));
-    (void)written;
+    if (control->crew) {
+        wefti_crew_wake(control->crew);
+    }
 }
 
 void wefti_control_notify(weft_comm *comm, int peer, const wefti_note *note)

@@ -238,7 +238,7 @@ weft_status wefti_net_join(wefti_engine *engine,
 weft_status wefti_net_start(wefti_net *net, bool (*attend)(void *engine))
 {
     wefti_net_settle(net);
-    weft_status status = wefti_control_start(net->engine->control);
+    weft_status status = wefti_control_start(net->engine->control, net->key);
     return status == WEFT_OK
                ? wefti_net_watch_start(net->key,
                                        net->table->event_fd(net->port), attend,

@@ -17,10 +17,10 @@
 #include "base/doorbell.h"
 #include "comm/engine/driver.h"
 #include "tests/comm/all_reduce_op.h"
+#include "tests/comm/threads.h"
 #include "tests/comm/world.h"
 #include "tests/seed.h"
 
-#include <dirent.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -43,27 +43,6 @@ enum {
 #define LATE_NS INT64_C(19000000)
 
 static bool shared; /* a thread can serve several */
-
-/* Threads of this process with that name. */
-static int count_threads(void)
-{
-    int count = 0;
-    DIR *folder = opendir("/proc/self/task");
-    for (const struct dirent *at; folder && (at = readdir(folder));) {
-        char path[300], name[32] = "";
-        snprintf(path, sizeof(path), "/proc/self/task/%s/comm", at->d_name);
-        FILE *file = fopen(path, "re");
-        count += file && fgets(name, sizeof(name), file) &&
-                 strcmp(name, "weft-progress\n") == 0;
-        if (file) {
-            fclose(file);
-        }
-    }
-    if (folder) {
-        closedir(folder);
-    }
-    return count;
-}
 
 /* Fails ranks alike: each has made all, or the test ends there. */
 static int create_all(weft_comm *comm, weft_comm *comms[COMMS])
@@ -111,13 +90,14 @@ static int count_after_work(weft_comm *comm, void *context)
         return failures;
     }
     failures += weft_barrier(comm, NULL) != WEFT_OK;
-    failures += count_threads() != 0; /* none before one is needed */
+    failures +=
+        count_threads("weft-progress\n") != 0; /* none before one is needed */
     failures += weft_barrier(comm, NULL) != WEFT_OK;
     for (int i = 0; i < COMMS; i++) {
         failures += sum(comms[i]);
     }
     failures += weft_barrier(comm, NULL) != WEFT_OK;
-    const int found = count_threads();
+    const int found = count_threads("weft-progress\n");
     const int expected =
         (threads ? weft_comm_get_nranks(comm) : 1) * (shared ? 1 : COMMS);
     if (found != expected) {

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Goal    a rank has one thread that watches the network, however often it has
- *         created a communicator; each port's news come once for each time that
- *         they are asked for, none holds up another's, and after its stop none
- *         come.
+ * Goal    a rank has one thread that watches the network and one for control
+ *         channels, however often it has created a communicator; each port's
+ *         news come once for each time that they are asked for, none holds up
+ *         another's, and after its stop none come.
  * Method  watches of descriptors that the test makes readable, in an order that
  *         is drawn from a seed; and processes between which there is a network,
- *         which make 1, 2 and 5 jobs and count their threads of that name in
+ *         which make 1, 2 and 5 jobs and count their threads of these names in
  *         /proc/self/task, and all.
  */
 #include "base/clock.h"
 #include "comm/net/net_watch.h"
+#include "tests/comm/threads.h"
 #include "tests/comm/world.h"
 
-#include <dirent.h>
 #include <pthread.h>
 #include <sched.h>
 #include <setjmp.h>
@@ -32,27 +32,6 @@
 enum { PORTS = 5, ROUNDS = 400, JOBS_MOST = 5 };
 
 #define LIMIT_NS INT64_C(30000000000)
-
-/* Threads of this process with that name; NULL: all. */
-static int count_threads(const char *wanted)
-{
-    int count = 0;
-    DIR *folder = opendir("/proc/self/task");
-    for (const struct dirent *at; folder && (at = readdir(folder));) {
-        char path[300], name[32] = "";
-        snprintf(path, sizeof(path), "/proc/self/task/%s/comm", at->d_name);
-        FILE *file = fopen(path, "re");
-        count += file && fgets(name, sizeof(name), file) &&
-                 (!wanted || strcmp(name, wanted) == 0);
-        if (file) {
-            fclose(file);
-        }
-    }
-    if (folder) {
-        closedir(folder);
-    }
-    return count;
-}
 
 /* A thread that has been joined may be listed for a moment. */
 static void await_threads(const char *wanted, int count)
@@ -235,32 +214,37 @@ static int sum(weft_comm *const *comms, int count)
     return failures;
 }
 
-/* Each job has a control channel of its own, with a thread. */
+/* One of each kind, and no more than before in all. */
+static int check_threads(int jobs, int first)
+{
+    const int all = count_threads(NULL);
+    int failures = (count_threads("weft-net\n") != 1) +
+                   (count_threads("weft-control\n") != 1);
+    if (failures || all > first) {
+        fprintf(stderr, "%d jobs: %d threads, %d with one\n", jobs, all, first);
+        failures++;
+    }
+    return failures;
+}
+
 static int count_with_jobs(weft_comm *comm, void *context)
 {
     weft_comm *comms[JOBS_MOST] = {comm};
-    int failures = sum(comms, 1) + (count_threads("weft-net\n") != 1);
+    int failures = sum(comms, 1);
     const int first = count_threads(NULL);
     (void)context;
+    failures += check_threads(1, first);
     for (int jobs = 2; jobs <= JOBS_MOST && !failures; jobs++) {
         comms[jobs - 1] = world_create_another(comm, "another");
         failures += comms[jobs - 1] == NULL;
-        if (failures || (jobs != 2 && jobs != JOBS_MOST)) {
-            continue;
-        }
-        failures += sum(comms, jobs);
-        failures += count_threads("weft-net\n") != 1;
-        const int all = count_threads(NULL);
-        if (failures || all > first + jobs - 1) {
-            fprintf(stderr, "%d jobs: %d threads, %d with one\n", jobs, all,
-                    first);
-            failures++;
+        if (!failures && (jobs == 2 || jobs == JOBS_MOST)) {
+            failures += sum(comms, jobs) + check_threads(jobs, first);
         }
     }
-    for (int i = 1; i < JOBS_MOST; i++) {
-        weft_comm_destroy(comms[i]);
+    for (int i = 1; i < JOBS_MOST; i++) { /* not in the order of creation */
+        weft_comm_destroy(comms[i % 2 ? i : JOBS_MOST + 1 - i]);
     }
-    return failures + sum(comms, 1) + (count_threads("weft-net\n") != 1);
+    return failures + sum(comms, 1) + check_threads(1, first);
 }
 
 static void test_jobs_of_a_rank_share_the_thread(void **state)

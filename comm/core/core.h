@@ -381,7 +381,7 @@ struct weft_comm {
 
     weft_mem *mems;
     uint64_t mems_made;
-    int mems_engaged;                            /* with remote peers */
+    bool mems_engaged; /* one had remote peers: their messages are taken */
     struct wefti_mem_op *mem_ops, **mem_ops_end; /* in order of posting */
 
     pthread_mutex_t tickets_lock; /* innermost; guards these two */

@@ -199,12 +199,13 @@ static weft_status map(weft_comm *comm, weft_mem *mem)
     return status;
 }
 
-/* Its remote peers' messages keep the engine's thread awake. Lock held. */
-static void engage(weft_comm *comm, weft_mem *mem)
+/* Remote peers' messages keep the engine's thread awake, also once it is
+ * destroyed: what they put then is lost, but takes their slots until it is
+ * read. Lock held. */
+static void engage(weft_comm *comm, const weft_mem *mem)
 {
-    if (!mem->engaged && has_remote(mem)) {
-        mem->engaged = true;
-        comm->mems_engaged++;
+    if (!comm->mems_engaged && has_remote(mem)) {
+        comm->mems_engaged = true;
         atomic_fetch_add(&comm->engine->pending, 1);
     }
 }
@@ -221,8 +222,9 @@ static void enlist(weft_comm *comm, weft_mem *mem)
         mem->mapped = NULL;
     }
     engage(comm, mem);
+    const bool engaged = comm->mems_engaged;
     pthread_mutex_unlock(&comm->engine->lock);
-    if (mem->engaged) {
+    if (engaged) {
         wefti_engine_wake(comm->engine);
     }
 }
@@ -321,10 +323,6 @@ static void delist(weft_comm *comm, weft_mem *mem)
             *link = mem->next;
             break;
         }
-    }
-    if (mem->engaged) {
-        comm->mems_engaged--;
-        atomic_fetch_sub(&comm->engine->pending, 1);
     }
     while (mem->lent && is_at_device(comm, mem)) {
         wefti_engine_unlock(comm->engine);
@@ -513,6 +511,12 @@ void wefti_mems_fini(weft_comm *comm)
         weft_mem_destroy(mem);
         mem = next;
     }
+    pthread_mutex_lock(&comm->engine->lock);
+    if (comm->mems_engaged) {
+        comm->mems_engaged = false;
+        atomic_fetch_sub(&comm->engine->pending, 1);
+    }
+    pthread_mutex_unlock(&comm->engine->lock);
 }
 
 void *weft_mem_get_base(const weft_mem *mem)

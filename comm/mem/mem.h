@@ -48,8 +48,7 @@ struct weft_mem {
     uint64_t offset; /* in the domain's memory */
     wefti_mapping *mapping;
     wefti_mapped *mapped; /* until the fabric has it */
-    bool apart;   /* of every rank: what ranks have mapped is not the same */
-    bool engaged; /* keeps the engine's thread awake for messages */
+    bool apart; /* of every rank: what ranks have mapped is not the same */
 
     /* Of a registered one. */
     bool registered;
@@ -126,7 +125,7 @@ WEFT_NODISCARD weft_status wefti_mem_lent_write(const weft_mem *mem);
 WEFT_NODISCARD weft_status wefti_mem_lent_look(weft_mem *mem);
 void wefti_mem_lent_restore(weft_mem *mem);
 
-/* Frees what its user has not destroyed. */
+/* Frees what its user has not destroyed; messages are taken no more. */
 void wefti_mems_fini(weft_comm *comm);
 
 /* What one call does once its stream has come to it. Lock held for all. */

@@ -30,7 +30,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { RANKS = 3, VICTIM = 2, BIG_ELEMS = 1 << 16 };
+enum { RANKS = 3, VICTIM = 2, BIG_ELEMS = 1 << 16, DESTROYED_PUTS = 20 };
 
 static void nap_us(long us)
 {
@@ -135,6 +135,41 @@ static void test_mem_peer_left_puts_and_signals_are_lost(void **state)
     assert_int_equal(world_run_processes(&world), 0);
 }
 
+/* The last rank destroys its memory and keeps the communicator: more than any
+ * queue holds is put there and signalled, and none of it waits. */
+static int send_to_destroyed(weft_comm *comm, void *context)
+{
+    static float data[BIG_ELEMS];
+    (void)context;
+    weft_mem *mem;
+    const int rank = weft_comm_get_rank(comm);
+    const bool sends = rank != VICTIM;
+    int failures = weft_mem_create(comm, RANKS * sizeof(data), &mem) != WEFT_OK;
+    if (!sends) {
+        weft_mem_destroy(mem);
+    }
+    failures += weft_barrier(comm, NULL) != WEFT_OK;
+    for (int i = 0; sends && i < DESTROYED_PUTS; i++) {
+        failures +=
+            weft_mem_put(mem, (size_t)rank * sizeof(data), data, BIG_ELEMS,
+                         WEFT_DTYPE_F32, VICTIM, NULL) != WEFT_OK;
+        failures += weft_mem_signal(mem, 0, 1, VICTIM, NULL) != WEFT_OK;
+    }
+    failures += weft_barrier(comm, NULL) != WEFT_OK;
+    if (sends) {
+        weft_mem_destroy(mem);
+    }
+    return failures;
+}
+
+static void test_mem_destroyed_puts_and_signals_are_lost(void **state)
+{
+    (void)state;
+    struct world world = {.nranks = RANKS, .call = send_to_destroyed};
+    assert_int_equal(world_run_processes(&world), 0);
+    assert_int_equal(world_run_threads(&world), 0);
+}
+
 /* The limits are those of a part of the world, so that the ranks have time to
  * meet. */
 typedef struct vain {
@@ -212,6 +247,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_mem_peer_killed_put_and_signal_name_it),
         cmocka_unit_test(test_mem_peer_left_puts_and_signals_are_lost),
+        cmocka_unit_test(test_mem_destroyed_puts_and_signals_are_lost),
         cmocka_unit_test(test_mem_wait_in_vain_all_are_told_its_slot),
         cmocka_unit_test(test_mem_wait_keeps_rank_away_others_name_its_slot),
     };

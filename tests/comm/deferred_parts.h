@@ -7,6 +7,7 @@
 #ifndef TESTS_COMM_DEFERRED_PARTS_H
 #define TESTS_COMM_DEFERRED_PARTS_H
 
+#include "tests/comm/rank_checks.h"
 #include "tests/comm/world.h"
 
 #include <stdbool.h>
@@ -19,15 +20,6 @@ enum {
     MOST = 3 * CHUNK,
     NEVER = 999 /* what a count is before it is known */
 };
-
-static inline int check(bool right, const char *what, int line)
-{
-    if (!right) {
-        fprintf(stderr, "line %d: %s (%s)\n", line, what, weft_error_text());
-    }
-    return !right;
-}
-#define CHECK(condition) check(condition, #condition, __LINE__)
 
 /* Elements that the part of rank `part` may have. */
 static inline size_t capacity(int part)

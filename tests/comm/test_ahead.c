@@ -8,6 +8,7 @@
  * made nothing yet; what rank 0 has staged is read under the engine's lock.
  * Threads, in one domain or in two.
  */
+#include "tests/comm/rank_checks.h"
 #include "tests/comm/world.h"
 
 #include "base/clock.h"
@@ -36,15 +37,6 @@ typedef struct scene {
     uint64_t ahead;
     pthread_barrier_t barrier;
 } scene;
-
-static int check(bool right, const char *what, int line)
-{
-    if (!right) {
-        fprintf(stderr, "line %d: %s (%s)\n", line, what, weft_error_text());
-    }
-    return !right;
-}
-#define CHECK(condition) check(condition, #condition, __LINE__)
 
 /* What the only operation that runs has staged on its first channel, and
  * whether all that its channels may stage fits. */

@@ -8,6 +8,7 @@
  * Method: one rank never comes, so that the others could only wait; all time
  * limits are far longer than the test may take. Threads as ranks.
  */
+#include "tests/comm/rank_checks.h"
 #include "tests/comm/world.h"
 
 #include "base/clock.h"
@@ -28,15 +29,6 @@
 #include <unistd.h>
 
 enum { NRANKS = 3, SOON_S = 20, LIMIT_MS = 600000 };
-
-static int check(bool right, const char *what, int line)
-{
-    if (!right) {
-        fprintf(stderr, "line %d: %s (%s)\n", line, what, weft_error_text());
-    }
-    return !right;
-}
-#define CHECK(condition) check(condition, #condition, __LINE__)
 
 static weft_cancel *make_cancel(bool posted)
 {

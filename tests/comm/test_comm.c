@@ -6,6 +6,7 @@
  *
  * Method: threads as ranks; results compared with arithmetic over ranks.
  */
+#include "tests/comm/rank_checks.h"
 #include "tests/comm/world.h"
 
 #include "base/clock.h"
@@ -97,18 +98,6 @@ static void test_split_fifty_times_each_usable(void **state)
     struct world world = {.nranks = 3, .call = split_many_times};
     assert_int_equal(world_run_threads(&world), 0);
     assert_int_equal(world_run_processes(&world), 0);
-}
-
-/* Whether the call was refused, with a text that holds part. */
-static int refused(weft_status status, const char *part)
-{
-    bool right =
-        status == WEFT_ERR_INVALID && strstr(weft_error_text(), part) != NULL;
-    if (!right) {
-        fprintf(stderr, "not refused for %s: %s: %s\n", part,
-                weft_status_text(status), weft_error_text());
-    }
-    return !right;
 }
 
 static int wrong_arguments(weft_comm *comm, void *context)

@@ -10,6 +10,7 @@
  * Budgets on the fake CUDA driver, behind a table that notes what streams are
  * asked for and get.
  */
+#include "tests/comm/rank_checks.h"
 #include "tests/comm/world.h"
 
 #include "comm/core/core.h"
@@ -34,16 +35,6 @@ enum {
     PER_HOST = 0x6800, /* 2048 of f16: of 2048 + 1, rounded, + 1, rounded */
     FLAT = 0x6801      /* 2050 */
 };
-
-static int expect(weft_status status, weft_status wanted, const char *text)
-{
-    if (status == wanted && (!text || strstr(weft_error_text(), text))) {
-        return 0;
-    }
-    fprintf(stderr, "wanted %s \"%s\", got %s: %s\n", weft_status_text(wanted),
-            text ? text : "", weft_status_text(status), weft_error_text());
-    return 1;
-}
 
 /* Of all elements, of a small sum and of a large one. */
 static int expect_sum(weft_comm *comm, uint16_t wanted)

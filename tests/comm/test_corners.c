@@ -7,6 +7,7 @@
  * Method: threads as ranks (processes where they are stopped); each corner is
  * one small world whose ranks check status, text and data.
  */
+#include "tests/comm/rank_checks.h"
 #include "tests/comm/world.h"
 
 #include "base/clock.h"
@@ -51,18 +52,6 @@ static void wait_until(const _Atomic int *value, int least)
     while (atomic_load(value) < least && wefti_clock_ns() < end_ns) {
         nap_ms(1);
     }
-}
-
-static int expect(weft_status status, weft_status wanted, const char *part)
-{
-    bool right = status == wanted &&
-                 (status == WEFT_OK || strstr(weft_error_text(), part));
-    if (!right) {
-        fprintf(stderr, "wanted %s \"%s\", got %s: %s\n",
-                weft_status_text(wanted), part, weft_status_text(status),
-                weft_error_text());
-    }
-    return !right;
 }
 
 static int run(int nranks, world_rank_call call, int64_t timeout_ms)

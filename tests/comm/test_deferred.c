@@ -10,6 +10,7 @@
  * made ready. The receive buffer holds a pattern. Argument: threads or
  * processes, on host memory, else the device: shadow or cuda (the fake driver).
  */
+#include "tests/comm/rank_checks.h"
 #include "tests/comm/world.h"
 
 #include <setjmp.h>
@@ -34,15 +35,6 @@ enum {
 };
 
 static const char *mode = "threads";
-
-static int check(bool right, const char *what, int line)
-{
-    if (!right) {
-        fprintf(stderr, "line %d: %s (%s)\n", line, what, weft_error_text());
-    }
-    return !right;
-}
-#define CHECK(condition) check(condition, #condition, __LINE__)
 
 static uint32_t draw(uint32_t seed)
 {

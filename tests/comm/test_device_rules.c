@@ -9,6 +9,7 @@
  * copies for a reduction what had been stored; it holds a message's copies back
  * until the one behind was asked for. Waiting is measured by processor time.
  */
+#include "tests/comm/rank_checks.h"
 #include "tests/comm/world.h"
 
 #include "comm/core/core.h"
@@ -215,16 +216,6 @@ static void run(struct plan *plan, world_rank_call call)
         (*own)->table = plan->spied ? &spy : (*own)->table;
     }
     assert_int_equal(world_run_threads(&world), 0);
-}
-
-static int expect(weft_status status, weft_status wanted, const char *text)
-{
-    if (status == wanted && (!text || strstr(weft_error_text(), text))) {
-        return 0;
-    }
-    fprintf(stderr, "wanted %s \"%s\", got %s: %s\n", weft_status_text(wanted),
-            text ? text : "", weft_status_text(status), weft_error_text());
-    return 1;
 }
 
 /* A rank's buffers and stream on its device. */

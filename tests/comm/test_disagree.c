@@ -10,6 +10,7 @@
  * one of the next barriers. Receive buffers are guarded, and looked at
  * afterwards.
  */
+#include "tests/comm/rank_checks.h"
 #include "tests/comm/world.h"
 
 #include "base/check.h"
@@ -326,16 +327,6 @@ static void test_disagree_one_common_count_both_sides_named(void **state)
                               .context = &scene};
         assert_int_equal(world_run_threads(&world), 0);
     }
-}
-
-static int refused(weft_status status, const char *part)
-{
-    bool right = status == WEFT_ERR_INVALID && strstr(weft_error_text(), part);
-    if (!right) {
-        fprintf(stderr, "wanted \"%s\", got %s: %s\n", part,
-                weft_status_text(status), weft_error_text());
-    }
-    return !right;
 }
 
 static int misuse_buffers(weft_comm *comm, struct buffers *at)

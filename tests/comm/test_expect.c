@@ -14,6 +14,7 @@
  */
 #include "comm/core/core.h"
 #include "comm/net/net.h"
+#include "tests/comm/rank_checks.h"
 #include "tests/comm/world.h"
 #include "tests/seed.h"
 
@@ -39,15 +40,7 @@ enum {
     AFTER_ROUNDS = 10
 };
 
-static int check(bool right, const char *what, int line)
-{
-    if (!right) {
-        fprintf(stderr, "line %d: %s (%s)\n", line, what, weft_error_text());
-    }
-    return !right;
-}
-#define CHECK(condition) check(condition, #condition, __LINE__)
-#define MUST(call)       CHECK((call) == WEFT_OK)
+#define MUST(call) CHECK((call) == WEFT_OK)
 
 typedef struct desk {
     weft_comm *comm;

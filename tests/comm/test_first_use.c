@@ -10,6 +10,7 @@
  * drivers for tests (tests/comm/test_route_refused.c).
  */
 #include "comm/make/explain.h"
+#include "tests/comm/rank_checks.h"
 #include "tests/comm/world.h"
 
 #include "comm/core/core.h"
@@ -66,16 +67,6 @@ ssize_t __wrap_process_vm_readv(pid_t pid, const struct iovec *local,
         *(unsigned char *)local[0].iov_base ^= 1;
     }
     return moved;
-}
-
-#define CHECK(right) check(right, #right, __LINE__)
-
-static int check(bool right, const char *what, int line)
-{
-    if (!right) {
-        fprintf(stderr, "line %d: %s (%s)\n", line, what, weft_error_text());
-    }
-    return right ? 0 : 1;
 }
 
 /* Each puts its number into the next one's part, and gathers from there. */

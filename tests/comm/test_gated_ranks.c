@@ -9,6 +9,7 @@
  * byte that is sent early would be a wrong one. On host memory and on the
  * shadow device's. Threads.
  */
+#include "tests/comm/rank_checks.h"
 #include "tests/comm/world.h"
 
 #include <setjmp.h>
@@ -26,15 +27,6 @@
 enum { NRANKS = 4, MOST = 40000, ROOT = 2, EPOCHS = 3 };
 
 static const char *kind = "host";
-
-static int check(bool right, const char *what, int line)
-{
-    if (!right) {
-        fprintf(stderr, "line %d: %s (%s)\n", line, what, weft_error_text());
-    }
-    return !right;
-}
-#define CHECK(condition) check(condition, #condition, __LINE__)
 
 /* Elements from one rank to another; some pairs have nothing. */
 static size_t count_of(int from, int to)

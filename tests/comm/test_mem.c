@@ -9,6 +9,7 @@
  * acknowledge them by signals alone; every byte is looked at. With the argument
  * "registered" behind it, in memory that was there already.
  */
+#include "tests/comm/rank_checks.h"
 #include "tests/comm/spread.h"
 #include "tests/comm/world.h"
 #include "tests/seed.h"
@@ -63,18 +64,6 @@ static int run(const struct world *world)
 {
     return strcmp(mode, "processes") == 0 ? world_run_processes(world)
                                           : world_run_threads(world);
-}
-
-static int expect(weft_status status, weft_status wanted, const char *text)
-{
-    bool right = status == wanted &&
-                 (status == WEFT_OK || strstr(weft_error_text(), text));
-    if (!right) {
-        fprintf(stderr, "wanted %s \"%s\", got %s: %s\n",
-                weft_status_text(wanted), text, weft_status_text(status),
-                weft_error_text());
-    }
-    return !right;
 }
 
 static unsigned char byte_of(int rank, unsigned round, size_t i)

@@ -9,6 +9,7 @@
  * Passing messages through registered memory is tests/comm/test_mem.c's, and
  * memory of a device tests/comm/test_mem_device.c's.
  */
+#include "tests/comm/rank_checks.h"
 #include "tests/comm/world.h"
 
 #include "comm/core/core.h"
@@ -37,16 +38,6 @@ static int run(const struct world *world)
 {
     return strcmp(mode, "processes") == 0 ? world_run_processes(world)
                                           : world_run_threads(world);
-}
-
-static int expect(weft_status status, weft_status wanted, const char *text)
-{
-    if (status == wanted && (!text || strstr(weft_error_text(), text))) {
-        return 0;
-    }
-    fprintf(stderr, "wanted %s \"%s\", got %s: %s\n", weft_status_text(wanted),
-            text ? text : "", weft_status_text(status), weft_error_text());
-    return 1;
 }
 
 /* Each rank puts its number into everybody's two memories, at its place. */

@@ -9,6 +9,7 @@
  * are compared, and those behind them. Argument: shadow, or cuda (the fake
  * driver).
  */
+#include "tests/comm/rank_checks.h"
 #include "tests/comm/world.h"
 
 #include <setjmp.h>
@@ -32,15 +33,6 @@ enum {
 
 static const char *mode = "shadow";
 static const size_t counts[] = {1, 1000, MOST};
-
-static int check(bool right, const char *what, int line)
-{
-    if (!right) {
-        fprintf(stderr, "line %d: %s (%s)\n", line, what, weft_error_text());
-    }
-    return !right;
-}
-#define CHECK(condition) check(condition, #condition, __LINE__)
 
 /* One rank's buffers of both kinds: [kind], host and device. */
 typedef struct desk {

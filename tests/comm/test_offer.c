@@ -12,6 +12,7 @@
  */
 #include "comm/core/core.h"
 #include "comm/net/inbound.h"
+#include "tests/comm/rank_checks.h"
 #include "tests/comm/world.h"
 
 #include <setjmp.h>
@@ -33,15 +34,6 @@ enum {
     CHUNK = 64 << 10, /* elements, of the gate */
     TRIALS = 12
 };
-
-static int check(bool right, const char *what, int line)
-{
-    if (!right) {
-        fprintf(stderr, "line %d: %s (%s)\n", line, what, weft_error_text());
-    }
-    return !right;
-}
-#define CHECK(condition) check(condition, #condition, __LINE__)
 
 typedef struct desk {
     weft_comm *comm; /* the trial's */

@@ -12,6 +12,7 @@
  * any is wanted, so that some pass at once, some fill the slots and some wait.
  * Argument: threads, processes, shadow or cuda (the fake driver).
  */
+#include "tests/comm/rank_checks.h"
 #include "tests/comm/world.h"
 #include "tests/seed.h"
 
@@ -37,15 +38,6 @@ enum {
 
 static const char *mode;
 static uint64_t seed;
-
-static int check(bool right, const char *what, int line)
-{
-    if (!right) {
-        fprintf(stderr, "line %d: %s (%s)\n", line, what, weft_error_text());
-    }
-    return !right;
-}
-#define CHECK(condition) check(condition, #condition, __LINE__)
 
 typedef struct desk {
     weft_comm *comm;

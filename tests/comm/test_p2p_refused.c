@@ -8,6 +8,7 @@
  * Method: small worlds of threads (processes where a rank is killed), each
  * rank checks status, text and data.
  */
+#include "tests/comm/rank_checks.h"
 #include "tests/comm/world.h"
 #include "tests/seed.h"
 
@@ -42,18 +43,6 @@ static weft_p2p part(weft_p2p_kind kind, void *buffer, size_t count, int peer)
                       .count = count,
                       .dtype = WEFT_DTYPE_F32,
                       .peer = peer};
-}
-
-static int expect(weft_status status, weft_status wanted, const char *text)
-{
-    bool right = status == wanted &&
-                 (status == WEFT_OK || strstr(weft_error_text(), text));
-    if (!right) {
-        fprintf(stderr, "wanted %s \"%s\", got %s: %s\n",
-                weft_status_text(wanted), text, weft_status_text(status),
-                weft_error_text());
-    }
-    return !right;
 }
 
 static int refuse(weft_comm *comm, weft_p2p good, weft_p2p bad,

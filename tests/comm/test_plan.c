@@ -7,6 +7,7 @@
  * Method: threads as ranks; values change with every post, outputs are
  * poisoned first.
  */
+#include "tests/comm/rank_checks.h"
 #include "tests/comm/world.h"
 #include "tests/seed.h"
 
@@ -23,18 +24,6 @@
 #include <string.h>
 
 enum { POSTS = 300, MOST = 40000, PLANS = 4 };
-
-static int expect(weft_status status, weft_status wanted, const char *text)
-{
-    bool right = status == wanted &&
-                 (status == WEFT_OK || strstr(weft_error_text(), text));
-    if (!right) {
-        fprintf(stderr, "wanted %s \"%s\", got %s: %s\n",
-                weft_status_text(wanted), text, weft_status_text(status),
-                weft_error_text());
-    }
-    return !right;
-}
 
 /* One plan with its buffers; count elements of i32. */
 struct planned {

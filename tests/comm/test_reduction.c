@@ -7,6 +7,7 @@
  * Method: one wrong argument after another on two ranks, then an operation
  * that must still match; results against the table of values.h.
  */
+#include "tests/comm/rank_checks.h"
 #include "tests/comm/values.h"
 #include "tests/comm/world.h"
 
@@ -23,18 +24,6 @@
 #include <string.h>
 
 enum { ELEMS = 9001, GATE_ELEMS = 1000, GATE_CHUNKS = 10 };
-
-/* Whether the call was refused, with a text that holds part. */
-static int refused(weft_status status, const char *part)
-{
-    bool right =
-        status == WEFT_ERR_INVALID && strstr(weft_error_text(), part) != NULL;
-    if (!right) {
-        fprintf(stderr, "not refused for %s: %s: %s\n", part,
-                weft_status_text(status), weft_error_text());
-    }
-    return !right;
-}
 
 static int wrong_reductions(weft_comm *comm, void *context)
 {

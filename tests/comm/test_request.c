@@ -12,6 +12,7 @@
  * again and again, and thrown away. Modes: threads, processes.
  */
 #include "tests/comm/all_reduce_op.h"
+#include "tests/comm/rank_checks.h"
 #include "tests/comm/world.h"
 
 #include <setjmp.h>
@@ -31,15 +32,6 @@ enum { NRANKS = 3, MANY = 300, SIZES = 4 };
 
 typedef int (*runner)(const struct world *world);
 static runner run = world_run_threads;
-
-static int check(bool right, const char *what, int line)
-{
-    if (!right) {
-        fprintf(stderr, "line %d: %s (%s)\n", line, what, weft_error_text());
-    }
-    return !right;
-}
-#define CHECK(condition) check(condition, #condition, __LINE__)
 
 static size_t count_of(int number)
 {

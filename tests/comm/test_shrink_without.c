@@ -9,6 +9,7 @@
  * out. Who is to die never comes to the call, so that it dies while the others
  * are in it. With an argument over the network, as it says (WEFT_DOMAIN).
  */
+#include "tests/comm/rank_checks.h"
 #include "tests/comm/world.h"
 
 #include "comm/core/core.h"
@@ -34,18 +35,8 @@ enum { RANKS = 5, DEADLINE_S = 40 };
 
 static const int out[] = {1, 3};
 
-static int expect(weft_status status, weft_status wanted, const char *text)
-{
-    if (status == wanted && (!text || strstr(weft_error_text(), text))) {
-        return 0;
-    }
-    fprintf(stderr, "wanted %s \"%s\", got %s: %s\n", weft_status_text(wanted),
-            text ? text : "", weft_status_text(status), weft_error_text());
-    return 1;
-}
-
 /* Whether comm has so many ranks, and sums over all of them. */
-static int check(weft_comm *comm, int nranks, const char *name)
+static int check_left(weft_comm *comm, int nranks, const char *name)
 {
     int32_t count = 1;
     int failures = expect(weft_allreduce(&count, &count, 1, WEFT_DTYPE_I32,
@@ -77,16 +68,16 @@ static int healthy(weft_comm *world, void *context)
         failures += expect(weft_comm_shrink_without(world, out, 2, NULL, &less),
                            WEFT_OK, NULL);
         failures += weft_comm_get_rank(less) != rank / 2;
-        failures += check(less, 3, "world-1,3");
+        failures += check_left(less, 3, "world-1,3");
         failures +=
             expect(weft_comm_shrink_without(world, out, 2, NULL, &again),
                    WEFT_OK, NULL);
-        failures += check(again, 3, "world-1,3#2");
+        failures += check_left(again, 3, "world-1,3#2");
         weft_comm_destroy(again);
         failures +=
             expect(weft_comm_shrink_without(world, out, 2, &named, &again),
                    WEFT_OK, NULL);
-        failures += check(again, 3, "less");
+        failures += check_left(again, 3, "less");
         failures += again->timeout_ns != INT64_C(4321000000);
         weft_comm_destroy(again);
         /* What came of it can be shrunk in turn, down to one rank. */
@@ -95,17 +86,17 @@ static int healthy(weft_comm *world, void *context)
         failures +=
             expect(weft_comm_shrink_without(less, others, 2, NULL, &again),
                    WEFT_OK, NULL);
-        failures += check(again, 1, NULL);
+        failures += check_left(again, 1, NULL);
         weft_comm_destroy(again);
         weft_comm_destroy(less);
     }
     /* The parent is as it was, for all. */
-    failures += check(world, RANKS, "world");
+    failures += check_left(world, RANKS, "world");
     failures += expect(weft_comm_shrink_without(world, NULL, 0, NULL, &all),
                        WEFT_OK, NULL);
-    failures += check(all, RANKS, NULL);
+    failures += check_left(all, RANKS, NULL);
     weft_comm_destroy(all);
-    failures += check(world, RANKS, "world");
+    failures += check_left(world, RANKS, "world");
     return failures;
 }
 
@@ -162,10 +153,10 @@ static int wrong_lists(weft_comm *world, void *context)
             WEFT_ERR_INVALID, rank ? "sm_budget 9" : "rank 1's config was");
         failures += expect(weft_comm_shrink_without(world, two, 1, NULL, &less),
                            WEFT_OK, NULL);
-        failures += check(less, 2, "world-2");
+        failures += check_left(less, 2, "world-2");
         weft_comm_destroy(less);
     }
-    return failures + check(world, 3, "world");
+    return failures + check_left(world, 3, "world");
 }
 
 static void test_shrink_without_wrong_list_refused_by_name(void **state)
@@ -185,7 +176,7 @@ static int other_lists(weft_comm *world, void *context)
         weft_comm_shrink_without(
             world, two, weft_comm_get_rank(world) == 1 ? 1 : 0, NULL, &less),
         WEFT_ERR_INVALID, "rank 1 lists other members than rank 0");
-    return failures + check(world, 3, "world");
+    return failures + check_left(world, 3, "world");
 }
 
 static void test_shrink_without_other_lists_refused_on_all(void **state)
@@ -233,7 +224,7 @@ static int survive(weft_comm *world, void *context)
     failures += expect(weft_comm_shrink_without(world, out, 2, NULL, &less),
                        WEFT_OK, NULL);
     if (failures == 0) {
-        failures += check(less, left, NULL);
+        failures += check_left(less, left, NULL);
         weft_comm_destroy(less);
     }
     return failures;

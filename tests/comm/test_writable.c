@@ -11,6 +11,7 @@
  * chunk by chunk, small ones move as one. Argument: threads or processes, on
  * host memory, else the device: shadow or cuda (the fake driver).
  */
+#include "tests/comm/rank_checks.h"
 #include "tests/comm/world.h"
 
 #include "device/device.h"
@@ -39,15 +40,6 @@ enum {
 };
 
 static const char *mode = "threads";
-
-static int check(bool right, const char *what, int line)
-{
-    if (!right) {
-        fprintf(stderr, "line %d: %s (%s)\n", line, what, weft_error_text());
-    }
-    return !right;
-}
-#define CHECK(condition) check(condition, #condition, __LINE__)
 
 /* What one rank works with. */
 typedef struct desk {

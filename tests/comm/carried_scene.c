@@ -17,7 +17,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 
 static const char *route_name;
 static bool on_shadow;
@@ -76,22 +75,6 @@ int scene_run(struct scene *scene, int nranks, world_rank_call call,
         .after = scene_close_device,
         .deadline_s = SCENE_DEADLINE_S};
     return processes ? world_run_processes(&world) : world_run_threads(&world);
-}
-
-void scene_run_faulty(const struct world *world, int killed)
-{
-    world_processes started;
-    world_start_processes(world, &started);
-    assert_int_equal(world_finish_survivors(&started, SCENE_DEADLINE_S), 0);
-    for (int rank = 0; rank < world->nranks; rank++) {
-        const int ended = started.exit_status[rank];
-        if (rank == killed) {
-            assert_true(WIFSIGNALED(ended));
-        } else {
-            assert_true(WIFEXITED(ended));
-            assert_int_equal(WEXITSTATUS(ended), 0);
-        }
-    }
 }
 
 void scene_init(struct own *own, weft_comm *comm, weft_device *device)

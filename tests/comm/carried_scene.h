@@ -46,10 +46,6 @@ int scene_close_device(int rank, void *context);
 int scene_run(struct scene *scene, int nranks, world_rank_call call,
               bool processes);
 
-/* Processes that all end well, but rank killed, which a signal ends; -1: none.
- * Asserts it. */
-void scene_run_faulty(const struct world *world, int killed);
-
 void scene_init(struct own *own, weft_comm *comm, weft_device *device);
 void scene_fini(struct own *own);
 

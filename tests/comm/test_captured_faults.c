@@ -297,12 +297,13 @@ static void run_faulty(const struct fault *given)
         .call = run_fault,
         .context = &scene,
         .configure = scene_open_device,
-        .after = scene_close_device};
+        .after = scene_close_device,
+        .deadline_s = SCENE_DEADLINE_S};
     fault = given;
     const bool kills = fault->struck == KILL || fault->struck == KILL_WITHIN;
     printf("%s %d\n", fault->name, fault->after_us);
     fflush(stdout);
-    scene_run_faulty(&world, kills ? VICTIM : -1);
+    assert_int_equal(world_run_killed(&world, kills ? VICTIM : -1), 0);
 }
 
 static void test_captured_rank_gone_launches_drain(void **state)

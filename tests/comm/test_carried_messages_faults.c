@@ -188,14 +188,15 @@ static void run_faulty(const struct fault *given)
         .call = run_fault,
         .context = &scene,
         .configure = scene_open_device,
-        .after = scene_close_device};
+        .after = scene_close_device,
+        .deadline_s = SCENE_DEADLINE_S};
     fault = given;
     const bool kills = fault->struck == KILL || fault->struck == KILL_WITHIN;
     if (fault->demand) {
         setenv("WEFT_FAKE_NCCL_FAULT", fault->demand, 1);
     }
     printf("%s\n", fault->name);
-    scene_run_faulty(&world, kills ? VICTIM : -1);
+    assert_int_equal(world_run_killed(&world, kills ? VICTIM : -1), 0);
     unsetenv("WEFT_FAKE_NCCL_FAULT");
 }
 

@@ -64,12 +64,6 @@ static unsigned next_random(void)
     return seed >> 8;
 }
 
-static void nap_us(long us)
-{
-    struct timespec nap = {0, us * 1000};
-    nanosleep(&nap, NULL);
-}
-
 /* Whether the failed call's text and fault name the victim. */
 static int verdict(weft_comm *comm, weft_status status, int victim)
 {
@@ -124,7 +118,7 @@ static int live(weft_comm *comm, void *context)
     int rank = weft_comm_get_rank(comm);
     atomic_store(&arena->phase[rank], BEFORE);
     while (!atomic_load(&arena->go)) {
-        nap_us(100);
+        usleep(100);
     }
     atomic_store(&arena->phase[rank], INSIDE);
     int failures = work(comm);
@@ -133,7 +127,7 @@ static int live(weft_comm *comm, void *context)
     }
     atomic_store(&arena->phase[rank], AFTER);
     while (!atomic_load(&arena->leave)) {
-        nap_us(100);
+        usleep(100);
     }
     return 0;
 }
@@ -150,10 +144,10 @@ static void wait_for_phase(int victim, int phase)
     int64_t end_ns = wefti_clock_ns() + (int64_t)DEADLINE_S * 1000000000;
     while (atomic_load(&arena->phase[victim]) < phase &&
            wefti_clock_ns() < end_ns) {
-        nap_us(50);
+        usleep(50);
     }
     /* Bootstrap is over in some ms; the other phases last until released. */
-    nap_us((long)(next_random() % (phase == BOOTSTRAP ? 2000 : 5000)));
+    usleep((useconds_t)(next_random() % (phase == BOOTSTRAP ? 2000 : 5000)));
 }
 
 /* One strike. Returns the phase it hit. */
@@ -302,7 +296,7 @@ static void stay_away(weft_comm *comm)
     int64_t end_ns = wefti_clock_ns() + DEADLINE_S * INT64_C(1000000000);
     while (weft_comm_get_fault(comm, &fault) == WEFT_OK &&
            fault.status == WEFT_OK && wefti_clock_ns() < end_ns) {
-        nap_us(1000);
+        usleep(1000);
     }
 }
 
@@ -369,7 +363,7 @@ static void test_faults_mismatch_each_kind_both_sides_named(void **state)
 
 static void *abort_soon(void *comm)
 {
-    nap_us(20000);
+    usleep(20000);
     return weft_comm_abort(comm) == WEFT_OK ? NULL : comm;
 }
 

@@ -50,12 +50,6 @@ static unsigned next_random(void)
     return (unsigned)(random_next(&seed) >> 33);
 }
 
-static void nap_us(long us)
-{
-    struct timespec nap = {0, us * 1000};
-    nanosleep(&nap, NULL);
-}
-
 static void await(_Atomic int *value, int least)
 {
     int64_t end_ns = wefti_clock_ns() + (int64_t)DEADLINE_S * 1000000000;
@@ -63,7 +57,7 @@ static void await(_Atomic int *value, int least)
         if (wefti_clock_ns() > end_ns) {
             fail_msg("waited %d s for %d", DEADLINE_S, least);
         }
-        nap_us(200);
+        usleep(200);
     }
 }
 
@@ -150,7 +144,7 @@ static void finish(world_processes *started, const bool *out, int size)
                     fail_msg("rank %d has %d ranks, not %d", rank,
                              atomic_load(&arena->size[rank]), size);
                 }
-                nap_us(500);
+                usleep(500);
             }
         }
     }
@@ -187,7 +181,7 @@ static void test_shrink_after_a_death_goes_on_without_it(void **state)
         int victim = round % RANKS;
         start(&started, 20000);
         await(&arena->working[victim], 1 + (int)(next_random() % 20));
-        nap_us((long)(next_random() % 500));
+        usleep((useconds_t)(next_random() % 500));
         strike(&started, victim);
         out[victim] = true;
         finish(&started, out, RANKS - 1);
@@ -206,7 +200,7 @@ static void test_shrink_survives_a_death_during_the_agreement(void **state)
         await(&arena->working[first], 1);
         strike(&started, first);
         await(&arena->shrinking[second], 1);
-        nap_us((long)(next_random() % 1500));
+        usleep((useconds_t)(next_random() % 1500));
         strike(&started, second);
         out[first] = out[second] = true;
         finish(&started, out, RANKS - 2);
@@ -225,7 +219,7 @@ static void test_shrink_goes_on_without_one_that_stands_still(void **state)
     int other = (victim + 1) % RANKS;
     await(&arena->shrinking[other], 1);
     while (atomic_load(&arena->size[other]) != RANKS - 1) {
-        nap_us(1000);
+        usleep(1000);
     }
     assert_int_equal(kill(started.pids[victim], SIGCONT), 0);
     out[victim] = true;

@@ -248,6 +248,23 @@ int world_run_processes(const struct world *world)
                                   world->deadline_s ? world->deadline_s : 60);
 }
 
+int world_run_killed(const struct world *world, int killed)
+{
+    world_processes started;
+    world_start_processes(world, &started);
+    int failures = world_finish_survivors(
+        &started, world->deadline_s ? world->deadline_s : 60);
+    for (int rank = 0; rank < world->nranks; rank++) {
+        const int ended = started.exit_status[rank];
+        if (rank == killed ? !WIFSIGNALED(ended) : ended != 0) {
+            fprintf(stderr, "rank %d has ended with %#x\n", rank,
+                    (unsigned)ended);
+            failures++;
+        }
+    }
+    return failures;
+}
+
 int world_run_as(const char *mode, int nranks, world_rank_call call)
 {
     const bool processes = strcmp(mode, "processes") == 0;

@@ -42,6 +42,9 @@ int world_run_threads(const struct world *world);
 /* The same with processes; the caller must not have threads. */
 int world_run_processes(const struct world *world);
 
+/* The same, but a signal ends rank killed while it runs; -1: none. */
+int world_run_killed(const struct world *world, int killed);
+
 /* "threads", "processes", or threads on a device of that kind, which is the
  * config's and which context then points to (a weft_device *; else NULL). */
 int world_run_as(const char *mode, int nranks, world_rank_call call);

@@ -5,8 +5,6 @@
 #include "comm/make/route_join.h"
 
 #include "base/log.h"
-#include "comm/make/streams_join.h"
-#include "comm/make/twin_join.h"
 #include "comm/post/carried_route.h"
 
 #include <stdio.h>

@@ -13,6 +13,11 @@
  * operations do. */
 void wefti_route_join(weft_comm *comm);
 
+/* The same for NCCL (comm/nccl/twin.h), and for the route streams
+ * (comm/streams/streams.h). */
+void wefti_twin_join(weft_comm *comm);
+void wefti_streams_join(weft_comm *comm);
+
 /* The route is not possible: why, the same on all ranks. */
 void wefti_route_keep_why(weft_comm *comm, const char *why);
 

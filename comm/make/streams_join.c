@@ -9,13 +9,12 @@
  *
  * After each all agree that it has been done, or give it up.
  */
-#include "comm/make/streams_join.h"
+#include "comm/make/route_join.h"
 
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "comm/make/patience.h"
-#include "comm/make/route_join.h"
 #include "comm/make/streams_end.h"
 #include "comm/post/consensus.h"
 #include "comm/post/post.h"

@@ -12,12 +12,11 @@
  * Each exchange is one of comm's own all-gathers, so that a rank that is lost
  * is named as in any operation.
  */
-#include "comm/make/twin_join.h"
+#include "comm/make/route_join.h"
 
 #include "base/error.h"
 #include "base/log.h"
 #include "comm/make/patience.h"
-#include "comm/make/route_join.h"
 #include "comm/nccl/twin.h"
 #include "comm/post/consensus.h"
 #include "comm/post/post.h"

@@ -14,7 +14,7 @@
  * others, and flags in place of marks (device/device.h), which hold as often as
  * the graphs are launched.
  *
- * All ranks have this, or none (comm/make/streams_join.h).
+ * All ranks have this, or none (comm/make/route_join.h).
  *
  * When the communicator fails. Streams that wait at marks are let go by making
  * these fail; what they then copy is rubbish, and peers' streams would take it

@@ -504,17 +504,14 @@ void wefti_op_finish_plain(weft_comm *comm, wefti_op *op)
     op->request = NULL;
     op->status = WEFT_OK;
     comm->completed = op->number;
-    const bool settled =
-        comm->settled + 1 == op->number && all_checked(comm, op);
-    if (settled) {
-        free_op_slot(comm, op);
-    } else {
+    if (comm->settled + 1 != op->number || !all_checked(comm, op)) {
         op->state = WEFTI_OP_DRAINING;
+        wefti_request_end(comm, request, WEFT_OK);
+        return;
     }
+    free_op_slot(comm, op);
     wefti_request_end(comm, request, WEFT_OK);
-    if (settled) {
-        publish(comm, op->number);
-    }
+    publish(comm, op->number);
 }
 
 void wefti_op_settle_before(weft_comm *comm, uint64_t number)

@@ -75,11 +75,16 @@ static void prefetch(const weft_comm *comm, uint64_t number, size_t bytes)
                                    : sizeof(*next) + bytes);
 }
 
-/* What begin will settle, if there is anything. */
+/* Whether there is something to settle before number. */
+static bool is_behind(const weft_comm *comm, uint64_t number)
+{
+    return comm->settled + 1 < number;
+}
+
+/* What begin will settle. */
 static void prefetch_last(const weft_comm *comm, uint64_t number)
 {
-    for (int peer = 0; comm->settled + 1 < number && peer < comm->nranks;
-         peer++) {
+    for (int peer = 0; peer < comm->nranks; peer++) {
         __builtin_prefetch(
             wefti_shared_get_entry(&comm->fabric.shared, peer, number - 1));
     }
@@ -91,7 +96,9 @@ bool wefti_quick_enter(weft_comm *comm, const wefti_quick *quick)
     if (!wefti_op_may_enter(comm, quick->number)) {
         return false;
     }
-    prefetch_last(comm, quick->number);
+    if (is_behind(comm, quick->number)) {
+        prefetch_last(comm, quick->number);
+    }
     if (bytes) {
         show(comm, quick, bytes);
     }
@@ -117,7 +124,9 @@ void wefti_quick_begin(weft_comm *comm, wefti_op *op)
     op->lists[0].lent = false;
     wefti_comm_note(comm, op->number, op->signature.kind);
     wefti_oneshot_take_own(comm, op);
-    wefti_op_settle_before(comm, op->number);
+    if (is_behind(comm, op->number)) {
+        wefti_op_settle_before(comm, op->number);
+    }
 }
 
 /* Whether peer has entered the same. */

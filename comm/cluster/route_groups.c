@@ -80,17 +80,20 @@ weft_status wefti_route_groups_create(const wefti_levels *levels,
     }
     made = made &&
            wefti_grouping_create(all[LEVELS - 1], places, grouping_out) &&
-           wefti_nest_create(all, LEVELS, places, nest_out);
+           wefti_nest_create(all, LEVELS, places, nest_out) &&
+           (!*nest_out || wefti_nest_find_sums(*nest_out, all[LEVELS - 1]));
     free(firsts);
     free(labels);
     if (!made) {
         free(*grouping_out);
+        wefti_nest_free(*nest_out);
         *grouping_out = NULL;
+        *nest_out = NULL;
         return wefti_error(WEFT_ERR_NO_MEMORY, "%d ranks", places);
     }
     const int outer = *grouping_out != NULL; /* hosts are a level of it then */
     if (*nest_out && (*nest_out)->level_count <= outer) {
-        free(*nest_out);
+        wefti_nest_free(*nest_out);
         *nest_out = NULL;
     }
     return WEFT_OK;
@@ -106,19 +109,45 @@ static int count_most(const wefti_nest_level *level)
     return most;
 }
 
+/* Levels of sums inside hosts: hosts are the last, where there are several. */
+static int count_sums(const wefti_nest *nest)
+{
+    const wefti_nest *sums = nest ? nest->sums : NULL;
+    return !sums                              ? 0
+           : sums->circle < sums->level_count ? sums->level_count - 1
+                                              : sums->level_count;
+}
+
+static void print_level(const char *name, const wefti_nest_level *level,
+                        const char *what, FILE *file)
+{
+    fprintf(file, "%-9s%d groups of up to %d ranks%s\n", name,
+            level->group_count, count_most(level), what);
+}
+
 void wefti_route_groups_print(const wefti_nest *nest, FILE *file)
 {
     for (int i = 0; nest && i < nest->level_count; i++) {
-        const wefti_nest_level *level = &nest->levels[i];
-        fprintf(file, "%-9s%d groups of up to %d ranks\n", "nest",
-                level->group_count, count_most(level));
+        print_level("nest", &nest->levels[i], "", file);
+    }
+    for (int i = 0; i < count_sums(nest); i++) {
+        print_level("sums", &nest->sums->levels[i],
+                    ", each a node of its host's tree, are added up there",
+                    file);
+    }
+    if (nest && count_sums(nest) == 0) {
+        fprintf(file,
+                "%-9sno group inside a host is a node of its tree: "
+                "inputs go straight\n",
+                "sums");
     }
 }
 
-void wefti_route_groups_write(const wefti_nest *nest, wefti_json *json)
+static void write_levels(const char *name, const wefti_nest *nest, int count,
+                         wefti_json *json)
 {
-    wefti_json_array_open(json, "nest");
-    for (int i = 0; nest && i < nest->level_count; i++) {
+    wefti_json_array_open(json, name);
+    for (int i = 0; i < count; i++) {
         const wefti_nest_level *level = &nest->levels[i];
         wefti_json_object_open(json, NULL);
         wefti_json_int(json, "groups", level->group_count);
@@ -126,4 +155,10 @@ void wefti_route_groups_write(const wefti_nest *nest, wefti_json *json)
         wefti_json_object_close(json);
     }
     wefti_json_array_close(json);
+}
+
+void wefti_route_groups_write(const wefti_nest *nest, wefti_json *json)
+{
+    write_levels("nest", nest, nest ? nest->level_count : 0, json);
+    write_levels("sums", nest ? nest->sums : NULL, count_sums(nest), json);
 }

@@ -585,6 +585,6 @@ weft_status wefti_routes_show(const wefti_report *report, const char *ranks,
     }
     wefti_levels_destroy(r.levels);
     free(r.grouping);
-    free(r.nest);
+    wefti_nest_free(r.nest);
     return WEFT_OK;
 }

@@ -42,7 +42,8 @@ wefti_algorithms wefti_algorithms_supporting(const wefti_problem *problem)
 wefti_algorithms wefti_algorithms_of(weft_collective collective)
 {
     static const wefti_grouping some; /* only that there is one counts */
-    static const wefti_nest nest;
+    static wefti_nest sums;
+    static const wefti_nest nest = {.sums = &sums};
     const wefti_problem problem = {.collective = collective,
                                    .nranks = 3,
                                    .grouping = &some,

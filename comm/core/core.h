@@ -91,6 +91,7 @@ typedef struct wefti_step_list {
     unsigned char *scratch; /* a wide chunk */
     unsigned char *bounces[WEFTI_BOUNCES];
     const void **sources; /* [nranks] of a REDUCE */
+    int *begins; /* [nranks + 1] of sources: how many ranks before each */
 } wefti_step_list;
 
 /* A staged message: its slot is free when every rank addressed has read it.
@@ -459,8 +460,11 @@ static inline void wefti_op_take_choice(const weft_comm *comm, wefti_op *op)
 {
     op->problem.chunk_elems = op->choice.chunk_elems;
     op->problem.relay_elems = op->choice.relay_elems;
+    op->problem.upward = op->choice.pattern == &wefti_pattern_nested_sums;
     op->problem.nest =
-        op->choice.pattern == &wefti_pattern_nested ? comm->nest : NULL;
+        op->problem.upward || op->choice.pattern == &wefti_pattern_nested
+            ? comm->nest
+            : NULL;
 }
 
 /* Whether its poster may still be waiting for it. */

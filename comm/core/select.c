@@ -56,22 +56,21 @@ static bool fits_entries(int nranks, const weft_op *op, const wefti_role *role)
  * other up to 2 (n - 1) on its first channel, which may have half the staging
  * buffer.
  */
-static size_t count_chunks(int nranks, const wefti_grouping *levels)
+static size_t count_chunks(int nranks, size_t least)
 {
-    if (!levels) {
+    if (least == 0) {
         return 4 * (size_t)nranks;
     }
-    size_t least = (size_t)levels->least_ranks;
     size_t others = (size_t)nranks - least;
     return 16 + 2 * (others / least + (others % least != 0) + 1);
 }
 
-/* levels: of a pattern that knows them, NULL of others. */
-static size_t chunk_bytes(const wefti_tuning *tuning, int nranks,
-                          const wefti_grouping *levels)
+/* least: ranks that share what one of them handles, of a pattern that knows
+ * hosts; 0 of others. */
+static size_t chunk_bytes(const wefti_tuning *tuning, int nranks, size_t least)
 {
     size_t bytes = tuning->chunk_bytes ? tuning->chunk_bytes : CHUNK_BYTES;
-    size_t share = WEFTI_STAGING_BYTES / count_chunks(nranks, levels) / 64 * 64;
+    size_t share = WEFTI_STAGING_BYTES / count_chunks(nranks, least) / 64 * 64;
     if (bytes > share) {
         bytes = share;
     }
@@ -91,7 +90,7 @@ static bool fits_oneshot(const wefti_scope *scope, const weft_op *op,
            (!role->shape->stepwise && !scope->grouping && !scope->apart &&
             !wefti_op_is_cut(op) && bytes <= WEFTI_AREA_BYTES &&
             bytes * (size_t)scope->nranks <=
-                chunk_bytes(scope->tuning, scope->nranks, NULL));
+                chunk_bytes(scope->tuning, scope->nranks, 0));
 }
 
 static wefti_problem problem_of(const wefti_scope *scope, const weft_op *op)
@@ -124,10 +123,11 @@ static bool fits_shot(const wefti_scope *scope, const weft_op *op,
 size_t wefti_select_bounce_bytes(const wefti_tuning *tuning, int nranks,
                                  const wefti_grouping *grouping)
 {
-    size_t bytes = chunk_bytes(tuning, nranks, NULL);
-    if (grouping && chunk_bytes(tuning, nranks, grouping) > bytes) {
-        bytes = chunk_bytes(tuning, nranks, grouping);
-    }
+    size_t bytes = chunk_bytes(tuning, nranks, 0);
+    size_t levels =
+        grouping ? chunk_bytes(tuning, nranks, (size_t)grouping->least_ranks)
+                 : 0;
+    bytes = levels > bytes ? levels : bytes;
     return bytes > WEFTI_ENTRIES_READ_BYTES ? (bytes + 63) / 64 * 64
                                             : WEFTI_ENTRIES_READ_BYTES;
 }
@@ -180,13 +180,16 @@ static size_t chunk_elems_of(const wefti_scope *scope, const weft_op *op,
 {
     /* With counts, two_hop stages what goes straight as if there were none, and
      * so does nested the inputs of sums that know no levels. */
-    bool levels = pattern == &wefti_pattern_hierarchical ||
+    bool sums = pattern == &wefti_pattern_nested_sums;
+    bool levels = pattern == &wefti_pattern_hierarchical || sums ||
                   (pattern == &wefti_pattern_nested &&
                    !wefti_select_is_flat(scope->tuning, op)) ||
                   (pattern == &wefti_pattern_two_hop &&
                    op->collective == WEFT_COLLECTIVE_ALLTOALL);
-    return chunk_elems(chunk_bytes(scope->tuning, scope->nranks,
-                                   levels ? scope->grouping : NULL),
+    int least = !scope->grouping || !levels ? 0
+                : sums                      ? scope->nest->sums->least_ranks
+                                            : scope->grouping->least_ranks;
+    return chunk_elems(chunk_bytes(scope->tuning, scope->nranks, (size_t)least),
                        op->dtype);
 }
 
@@ -197,8 +200,10 @@ static double cost_ns(const wefti_scope *scope, const weft_op *op,
     wefti_cost cost = {0};
     wefti_problem problem = problem_of(scope, op);
     problem.chunk_elems = chunk_elems_of(scope, op, pattern);
-    wefti_sizes sizes = wefti_sizes_of(&problem, weft_dtype_bytes(op->dtype));
-    if (pattern != &wefti_pattern_nested) {
+    problem.upward = pattern == &wefti_pattern_nested_sums;
+    wefti_sizes sizes = wefti_sizes_of(&problem, weft_dtype_bytes(op->dtype),
+                                       wefti_wide_bytes(op->dtype));
+    if (pattern != &wefti_pattern_nested && !problem.upward) {
         problem.nest = NULL;
     }
     pattern->cost(&problem, &sizes, &cost);
@@ -359,8 +364,8 @@ static bool fills_link(const wefti_scope *scope, const weft_op *op,
                    remotes * (role->shape->rooted ? 1 : locals);
     if (shot == &wefti_pattern_dissemination) {
         const wefti_problem problem = problem_of(scope, op);
-        wefti_sizes sizes =
-            wefti_sizes_of(&problem, weft_dtype_bytes(op->dtype));
+        wefti_sizes sizes = wefti_sizes_of(
+            &problem, weft_dtype_bytes(op->dtype), wefti_wide_bytes(op->dtype));
         wefti_cost cost = {0};
         shot->cost(&problem, &sizes, &cost);
         hops = cost.network_hops;
@@ -435,6 +440,20 @@ static const char *why_allowed(wefti_algorithms allowed)
                : "it costs least of those that WEFT_ALGO asks for";
 }
 
+static const char *why_nested(const wefti_scope *scope, bool reduces)
+{
+    const bool sums = scope->nest->sums != NULL;
+    if (reduces && !sums) {
+        return "a result enters each level inside a host once; no group there "
+               "is a node of the sums' tree, so inputs go straight";
+    }
+    return scope->grouping
+               ? "a byte reaches each other host once, and there each level "
+                 "inside, whose ranks pass it on to each other"
+               : "a byte enters each level inside the host once: the way there "
+                 "is narrower than that to the next rank";
+}
+
 static const char *why_pattern(const wefti_scope *scope, const weft_op *op,
                                const wefti_pattern *pattern, bool reduces)
 {
@@ -446,12 +465,11 @@ static const char *why_pattern(const wefti_scope *scope, const weft_op *op,
                      "in chunks";
     }
     if (pattern == &wefti_pattern_nested) {
-        return scope->grouping
-                   ? "a byte reaches each other host once, and there each "
-                     "level "
-                     "inside, whose ranks pass it on to each other"
-                   : "a byte enters each level inside the host once: the way "
-                     "there is narrower than that to the next rank";
+        return why_nested(scope, reduces);
+    }
+    if (pattern == &wefti_pattern_nested_sums) {
+        return "what ranks of a level inside hosts have leaves it as one sum, "
+               "of the same bits: the way out is narrow";
     }
     if (scope->grouping && scope->tuning->sum_flat && reduces &&
         wefti_select_is_flat(scope->tuning, op)) {

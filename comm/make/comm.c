@@ -96,14 +96,16 @@ static weft_status build_ops(weft_comm *comm)
     comm->slots_max = 2 * comm->nranks + 8;
     size_t record_bytes = (size_t)comm->slots_max * sizeof(wefti_staged_slot);
     size_t source_bytes = ranks * sizeof(void *);
+    size_t begins_bytes = (ranks + 1) * sizeof(int);
     size_t checked_bytes = ranks * sizeof(uint64_t);
     size_t arrived_bytes = WEFTI_GATE_CHUNKS_MAX * sizeof(uint64_t);
     size_t counts_bytes = 4 * ranks * sizeof(size_t);
     size_t moved_bytes = ranks * sizeof(size_t);
-    size_t op_slot_bytes = counts_bytes + 64 + 2 * (moved_bytes + 64) +
-                           WEFTI_CHANNELS * (record_bytes + 64) +
-                           WEFTI_STEP_LISTS * (source_bytes + 64) +
-                           checked_bytes + 64 + arrived_bytes + 64;
+    size_t op_slot_bytes =
+        counts_bytes + 64 + 2 * (moved_bytes + 64) +
+        WEFTI_CHANNELS * (record_bytes + 64) +
+        WEFTI_STEP_LISTS * (source_bytes + begins_bytes + 128) + checked_bytes +
+        64 + arrived_bytes + 64;
     op_slot_bytes = (op_slot_bytes + 63) / 64 * 64;
     comm->op_arrays = aligned_alloc(64, WEFTI_OP_SLOTS * op_slot_bytes);
     const size_t lists = list_count(has_levels(comm));
@@ -137,6 +139,7 @@ static weft_status build_ops(weft_comm *comm)
         }
         for (int t = 0; t < WEFTI_STEP_LISTS; t++) {
             op->lists[t].sources = (void *)carve(&at, source_bytes);
+            op->lists[t].begins = (void *)carve(&at, begins_bytes);
             if ((size_t)t < lists) {
                 place_list(comm, &op->lists[t],
                            (size_t)op_slot * lists + (size_t)t);
@@ -275,7 +278,7 @@ static void tear(weft_comm *comm)
     free(comm->table);
     wefti_choice_cache_destroy(comm->choices);
     free(comm->grouping);
-    free(comm->nest);
+    wefti_nest_free(comm->nest);
     /* Not plain stores: no rank may read them, so a compiler drops those. */
     explicit_bzero(&comm->head_word, sizeof(comm->head_word));
     explicit_bzero(&comm->tail_word, sizeof(comm->tail_word));

@@ -43,6 +43,8 @@ weft_status wefti_inner_levels_find(weft_comm *comm,
         levels[level] = firsts + (size_t)level * ranks;
     }
     made = made && wefti_nest_create(levels, LEVELS, comm->nranks, &comm->nest);
+    made = made && (!comm->nest ||
+                    wefti_nest_find_sums(comm->nest, levels[LEVELS - 1]));
     free(firsts);
     if (!made) {
         return wefti_error(WEFT_ERR_NO_MEMORY,
@@ -51,7 +53,7 @@ weft_status wefti_inner_levels_find(weft_comm *comm,
     }
     const int outer = comm->grouping != NULL; /* hosts are a level of it then */
     if (comm->nest && comm->nest->level_count <= outer) {
-        free(comm->nest);
+        wefti_nest_free(comm->nest);
         comm->nest = NULL;
     }
     return WEFT_OK;

@@ -121,14 +121,16 @@ static void set_hosts(wefti_blocks *v)
 /* Sums that know no hosts are made by their owners from all ranks' inputs. */
 static void set_nested(wefti_blocks *v, wefti_block_level level)
 {
-    const wefti_nest *nest = v->problem->nest;
+    const wefti_nest *nest = level == WEFTI_BLOCKS_INPUTS
+                                 ? wefti_problem_sums(v->problem)
+                                 : v->problem->nest;
     v->members = nest->members;
     v->places = nest->places;
     if (level == WEFTI_BLOCKS_SUMS) {
         v->group = v->top = (wefti_nest_run){0, nest->nranks};
     } else {
         v->group = wefti_nest_innermost(nest, v->problem->rank);
-        v->top = wefti_nest_group(nest, nest->level_count - 1,
+        v->top = wefti_nest_group(nest, nest->circle,
                                   nest->places[v->problem->rank]);
     }
 }

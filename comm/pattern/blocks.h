@@ -62,11 +62,13 @@ typedef struct wefti_blocks {
     int run_count;
 } wefti_blocks;
 
-/* The level on which sums are made, hosts; and that on which data spread, which
- * is the same but for nested levels. */
+/* The level on which sums are made, hosts; that on which data spread, which is
+ * the same but for nested levels; and of sums that go through these, that on
+ * which inputs are added up first. */
 typedef enum wefti_block_level {
     WEFTI_BLOCKS_SUMS,
-    WEFTI_BLOCKS_SPREAD
+    WEFTI_BLOCKS_SPREAD,
+    WEFTI_BLOCKS_INPUTS
 } wefti_block_level;
 
 typedef struct wefti_block {

@@ -23,7 +23,24 @@ static double inner_of(const wefti_problem *problem, const wefti_sizes *sizes)
     return sizes->locals;
 }
 
-wefti_sizes wefti_sizes_of(const wefti_problem *problem, size_t elem_bytes)
+/* What the levels of a host's sum are like. */
+static void count_sums(const wefti_problem *problem, wefti_sizes *sizes)
+{
+    const wefti_nest *sums = wefti_problem_sums(problem);
+    int inside = 0; /* the outermost level inside hosts */
+    if (!sums) {
+        return;
+    }
+    while (inside + 1 < sums->level_count &&
+           sums->levels[inside + 1].group_count > sizes->hosts) {
+        inside++;
+    }
+    sizes->adding = sizes->ranks / sums->levels[0].group_count;
+    sizes->sums = sums->levels[inside].group_count / sizes->hosts;
+}
+
+wefti_sizes wefti_sizes_of(const wefti_problem *problem, size_t elem_bytes,
+                           size_t wide_bytes)
 {
     const wefti_grouping *grouping = problem->grouping;
     const wefti_shape *shape = wefti_shape_get(problem->collective);
@@ -35,6 +52,8 @@ wefti_sizes wefti_sizes_of(const wefti_problem *problem, size_t elem_bytes)
     }
     sizes.locals = sizes.ranks / sizes.hosts;
     sizes.inner = inner_of(problem, &sizes);
+    sizes.wide = (double)wide_bytes / (double)elem_bytes;
+    count_sums(problem, &sizes);
     sizes.bytes =
         (double)problem->count * (double)elem_bytes * (parts ? sizes.ranks : 1);
     sizes.chunk_bytes = (double)problem->chunk_elems * (double)elem_bytes;
@@ -115,6 +134,12 @@ void wefti_cost_reads_one(wefti_cost *cost, const wefti_sizes *sizes,
     if (sizes->inner < sizes->locals) {
         cost->border_bytes += times_read(sizes, bytes) * bytes;
     }
+}
+
+void wefti_cost_root_reads(wefti_cost *cost, const wefti_sizes *sizes,
+                           double bytes)
+{
+    cost->border_bytes += (sizes->locals - sizes->inner) * bytes;
 }
 
 /*

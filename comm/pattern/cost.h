@@ -46,10 +46,14 @@ struct wefti_sizes {
     double bytes;
     double ranks, hosts, locals; /* locals: of one host */
     double inner; /* ranks of one node, where hosts have several; else locals */
+    double adding, sums; /* ranks that first add up what they have, and how many
+                            sums of a host's meet; 0: sums know no levels */
+    double wide;         /* bytes of an unfinished sum for one of its type */
     double chunk_bytes;
 };
 
-wefti_sizes wefti_sizes_of(const wefti_problem *problem, size_t elem_bytes);
+wefti_sizes wefti_sizes_of(const wefti_problem *problem, size_t elem_bytes,
+                           size_t wide_bytes);
 
 /* Messages of one stream of so many bytes: at least one. */
 double wefti_sizes_chunks(const wefti_sizes *sizes, double bytes);
@@ -72,13 +76,16 @@ void wefti_cost_from_each(wefti_cost *cost, const wefti_sizes *sizes,
 /*
  * Each rank reads so many bytes of its host's other ranks, as many of each: all
  * others than the rest of its node; the same as these, which cross once where a
- * node's cache keeps them; or the same, of one rank.
+ * node's cache keeps them; or the same, of one rank. Or one rank alone reads so
+ * many of each other.
  */
 void wefti_cost_reads(wefti_cost *cost, const wefti_sizes *sizes, double bytes);
 void wefti_cost_reads_alike(wefti_cost *cost, const wefti_sizes *sizes,
                             double bytes);
 void wefti_cost_reads_one(wefti_cost *cost, const wefti_sizes *sizes,
                           double bytes);
+void wefti_cost_root_reads(wefti_cost *cost, const wefti_sizes *sizes,
+                           double bytes);
 
 /* What it takes; chunks: how many go through one after another. */
 double wefti_cost_ns(const wefti_cost *cost, const wefti_rates *rates,
@@ -87,7 +94,7 @@ double wefti_cost_ns(const wefti_cost *cost, const wefti_rates *rates,
 /* That of wefti_pattern_hierarchical. */
 void wefti_hierarchical_cost(const wefti_problem *problem,
                              const wefti_sizes *sizes, wefti_cost *cost_out);
-/* That of wefti_pattern_nested. */
+/* That of wefti_pattern_nested, and of _nested_sums. */
 void wefti_nested_cost(const wefti_problem *problem, const wefti_sizes *sizes,
                        wefti_cost *cost_out);
 

@@ -374,6 +374,7 @@ static void cost_rooted(const wefti_sizes *sizes, bool reduces, wefti_cost *out)
     if (reduces) {
         wefti_cost_from_each(out, sizes, chunks);
         out->reduced_bytes += sizes->ranks * sizes->bytes;
+        wefti_cost_root_reads(out, sizes, sizes->bytes);
     } else {
         wefti_cost_to_all(out, sizes, chunks);
         wefti_cost_reads_one(out, sizes, sizes->bytes);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * comm/pattern/hierarchical.c - levels: ranks of a host share memory, and each
- * byte crosses the network as seldom as can be; nested, a level inside too.
+ * byte crosses the network as seldom as can be; nested, levels inside too, for
+ * results, or with nested_sums for sums as well.
  *
  * The result is cut into blocks (blocks.h). The rank that finishes a block, or
  * whose data it is, owns it; on each host one rank, the block's agent, sends or
@@ -25,14 +26,21 @@
  * that bytes are as few and hops one less, and a round has only as many blocks
  * as the larger host ranks.
  *
- * With nested levels (nest.h) sums are the same, made by hosts, or where these
- * are no level by the owners from all inputs; between two hosts they have
- * owners. Results go down through the levels: whoever is the agent of a group
- * has the block in PASS, and SENDs it to the agents of the groups inside and to
- * the ranks of its own innermost one; who is not has it in TAKE. For a pair of
- * ranks that is always the same list: where the one sends to the other, the
- * other is the agent of the largest of its groups that the first is not in,
- * and it is PASS where that has more ranks, else TAKE.
+ * With nested levels (nest.h) a host's sum is the same, with the bits it has
+ * without them. By nested_sums it goes up through groups that are nodes of its
+ * tree, always by IN and REMOTE: a rank gives its input to the agent of its
+ * innermost group, and whoever is an agent RELAYs what it is given, unfinished,
+ * to the agent around, as far as the host's; that one ends the host's sum, as
+ * ever. On one host the owner is the last, and takes what it has finished from
+ * itself in OWN. For a pair of ranks it is always the same list: two of one
+ * host exchange sums that REMOTE reads, others what OWN reads. By nested agents
+ * of hosts take all inputs, or on one host owners do; between two hosts blocks
+ * have owners. Results go down through the levels: whoever is
+ * the agent of a group has the block in PASS, and SENDs it to the agents of the
+ * groups inside and to the ranks of its own innermost one; who is not has it in
+ * TAKE. For a pair of ranks that is always the same list: where the one sends
+ * to the other, the other is the agent of the largest of its groups that the
+ * first is not in, and it is PASS where that has more ranks, else TAKE.
  *
  * No rank can starve: take the earliest round in which a message is missing.
  * All of earlier rounds have been read, and REMOTE has a slot for each message
@@ -40,7 +48,7 @@
  * there. Of what moves inside a host take the first block in the host's order:
  * all that came before has been read, so it has a slot. The same holds inside
  * an outermost group of nested levels, which has one order, from agent to
- * agent.
+ * agent; and for sums on their way up, which have one order in all of a host.
  *
  * In place is safe: a block is written on a rank after that rank's input to it
  * has been staged, as the sum holds it.
@@ -91,18 +99,34 @@ static bool supports_nested(const wefti_problem *problem)
     }
 }
 
-/* What enters the sums goes to a rank of the host, results to one of each
- * group. */
-static wefti_block_level level_of(int list)
+static bool supports_nested_sums(const wefti_problem *problem)
 {
+    return wefti_shape_get(problem->collective)->reduces && problem->nest &&
+           problem->nest->sums && !problem->flat && !problem->deferred;
+}
+
+/* The levels that sums go through; NULL also where there are none to make. */
+static const wefti_nest *sums_of(const wefti_problem *problem)
+{
+    return wefti_shape_get(problem->collective)->reduces
+               ? wefti_problem_sums(problem)
+               : NULL;
+}
+
+/* What enters the sums goes to a rank of the host, or of a group inside;
+ * results go to one of each group. */
+static wefti_block_level level_of(const wefti_problem *problem, int list)
+{
+    bool up = list == LIST_IN || list == LIST_REMOTE;
     return list == LIST_PASS || list == LIST_TAKE ? WEFTI_BLOCKS_SPREAD
+           : up && sums_of(problem)               ? WEFTI_BLOCKS_INPUTS
                                                   : WEFTI_BLOCKS_SUMS;
 }
 
 /* Whether owners take all inputs themselves, as sums have no levels. */
 static bool sums_straight(const wefti_blocks *v)
 {
-    return !wefti_problem_has_levels(v->problem);
+    return !wefti_problem_has_levels(v->problem) && !sums_of(v->problem);
 }
 
 /* What a list goes through, and in how many steps each. */
@@ -132,7 +156,7 @@ static wefti_block_list list_of(const wefti_blocks *v, int list,
 static size_t step_count(const wefti_problem *problem, int list)
 {
     size_t steps;
-    wefti_blocks v = wefti_blocks_of(problem, level_of(list));
+    wefti_blocks v = wefti_blocks_of(problem, level_of(problem, list));
     wefti_block_list which = list_of(&v, list, &steps);
     return steps ? steps * wefti_blocks_count(&v, which) : 0;
 }
@@ -176,16 +200,27 @@ static void set_recv(wefti_step *step, int peer, int channel)
 
 static void set_relay(const wefti_blocks *v, wefti_step *step)
 {
+    const wefti_nest *sums = sums_of(v->problem);
     step->kind = WEFTI_STEP_RELAY;
     step->src = WEFTI_BUFFER_SEND;
     step->dst_elem = 0;
     step->peer = v->twin ? WEFTI_AGENT_PEERS : step->owner;
     step->channel = CHANNEL_IN;
     step->to_channel = CHANNEL_REMOTE;
+    if (sums && !wefti_nest_ends_sum(sums, v->problem->rank, step->owner,
+                                     step->round)) {
+        step->peer =
+            wefti_nest_parent(sums, v->problem->rank, step->owner, step->round);
+        step->wide = true;
+    }
 }
 
 static void set_reduce(const wefti_blocks *v, wefti_step *step)
 {
+    if (sums_of(v->problem) && !wefti_problem_has_levels(v->problem)) {
+        set_recv(step, step->owner, CHANNEL_REMOTE);
+        return;
+    }
     step->kind = WEFTI_STEP_REDUCE;
     if (sums_straight(v)) {
         step->src = WEFTI_BUFFER_SEND;
@@ -229,8 +264,19 @@ static void set_own(const wefti_blocks *v, bool second, wefti_step *step)
 static int host_agent(const wefti_problem *problem, const wefti_block *at)
 {
     const wefti_grouping *grouping = problem->grouping;
+    WEFTI_ASSERT(!sums_of(problem));
     return wefti_grouping_agent(grouping, grouping->hosts[problem->rank],
                                 at->owner, at->round);
+}
+
+/* The rank that this one gives its input to. */
+static int adder_of(const wefti_blocks *v, const wefti_block *at)
+{
+    const wefti_nest *sums = sums_of(v->problem);
+    return sums
+               ? wefti_nest_parent(sums, v->problem->rank, at->owner, at->round)
+           : sums_straight(v) ? at->owner
+                              : host_agent(v->problem, at);
 }
 
 /* The rank from which this one takes a block: its owner, the agent of its host,
@@ -256,7 +302,7 @@ static void step_at(const wefti_problem *problem, int list, size_t index,
                     wefti_step *step_out)
 {
     size_t steps;
-    wefti_blocks v = wefti_blocks_of(problem, level_of(list));
+    wefti_blocks v = wefti_blocks_of(problem, level_of(problem, list));
     wefti_block_list which = list_of(&v, list, &steps);
     WEFTI_ASSERT(steps > 0 && index / steps < wefti_blocks_count(&v, which));
     wefti_block at = wefti_blocks_at(&v, which, index / steps);
@@ -265,9 +311,7 @@ static void step_at(const wefti_problem *problem, int list, size_t index,
     *step_out = place_block(&v, &at);
     switch (list) {
     case LIST_IN:
-        set_send(step_out, WEFTI_BUFFER_SEND,
-                 sums_straight(&v) ? at.owner : host_agent(problem, &at),
-                 CHANNEL_IN);
+        set_send(step_out, WEFTI_BUFFER_SEND, adder_of(&v, &at), CHANNEL_IN);
         break;
     case LIST_REMOTE:
         set_relay(&v, step_out);
@@ -295,7 +339,8 @@ static int slots(const wefti_problem *problem, int channel)
     static const int lists[WEFTI_CHANNELS] = {LIST_IN, LIST_REMOTE, LIST_OWN,
                                               LIST_PASS};
     size_t steps, depth = DEPTH;
-    wefti_blocks v = wefti_blocks_of(problem, level_of(lists[channel]));
+    wefti_blocks v =
+        wefti_blocks_of(problem, level_of(problem, lists[channel]));
     wefti_block_list which = list_of(&v, lists[channel], &steps);
     bool sends = channel == CHANNEL_IN || channel == CHANNEL_REMOTE
                      ? steps == 1
@@ -305,6 +350,11 @@ static int slots(const wefti_problem *problem, int channel)
     }
     if (channel == CHANNEL_IN && sums_straight(&v)) {
         depth = 2 * (v.ranks - 1); /* two rounds */
+    } else if (channel <= CHANNEL_REMOTE && sums_of(problem) &&
+               !wefti_problem_has_levels(problem)) {
+        /* With OUT and PASS as many as comm/core/select.c cuts chunks for. */
+        depth = 2 * (size_t)problem->nranks - DEPTH;
+        depth = depth < DEPTH_IN ? depth : DEPTH_IN;
     } else if (channel == CHANNEL_IN) {
         depth = v.ranks < DEPTH_IN / 2 ? 2 * v.ranks : DEPTH_IN;
     } else if (channel == CHANNEL_REMOTE) { /* two rounds */
@@ -327,3 +377,11 @@ const wefti_pattern wefti_pattern_nested = {.name = "nested",
                                             .step_at = step_at,
                                             .slots = slots,
                                             .cost = wefti_nested_cost};
+
+const wefti_pattern wefti_pattern_nested_sums = {.name = "nested_sums",
+                                                 .supports =
+                                                     supports_nested_sums,
+                                                 .step_count = step_count,
+                                                 .step_at = step_at,
+                                                 .slots = slots,
+                                                 .cost = wefti_nested_cost};

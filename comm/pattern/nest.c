@@ -81,6 +81,7 @@ static wefti_nest *allocate(int level_count, int nranks)
     }
     made->nranks = nranks;
     made->level_count = level_count;
+    made->circle = level_count - 1;
     made->members = (int *)(made + 1);
     made->places = made->members + ranks;
     int *next = made->places + ranks;
@@ -123,6 +124,13 @@ bool wefti_nest_create(const int *const *firsts, int level_count, int nranks,
         made->places[made->members[place]] = place;
     }
     free(spare);
+    made->least_ranks = nranks;
+    for (int rank = 0; rank < nranks; rank++) {
+        wefti_nest_run run = wefti_nest_innermost(made, rank);
+        int ranks = run.end - run.begin;
+        made->least_ranks =
+            ranks < made->least_ranks ? ranks : made->least_ranks;
+    }
     *nest_out = made;
     return true;
 }
@@ -143,7 +151,7 @@ wefti_nest_run wefti_nest_group(const wefti_nest *nest, int level, int place)
 wefti_nest_run wefti_nest_innermost(const wefti_nest *nest, int rank)
 {
     wefti_nest_run run = {0, 0};
-    for (int level = 0; level < nest->level_count; level++) {
+    for (int level = 0; level <= nest->circle; level++) {
         run = wefti_nest_group(nest, level, nest->places[rank]);
         if (run.end - run.begin > 1) {
             break;
@@ -155,12 +163,12 @@ wefti_nest_run wefti_nest_innermost(const wefti_nest *nest, int rank)
 /* ---- the way of a block ---------------------------------------------------
  */
 
-/* What turns the agents of all groups in the outermost one of a place: how far
- * the owner is behind it, going round, and the round. */
+/* What turns the agents of all groups in the one of the circle: how far the
+ * owner is behind that, going round, and the round. */
 static size_t turn_of(const wefti_nest *nest, int place, int owner,
                       size_t round)
 {
-    wefti_nest_run top = wefti_nest_group(nest, nest->level_count - 1, place);
+    wefti_nest_run top = wefti_nest_group(nest, nest->circle, place);
     int behind = nest->places[owner] - top.end;
     behind += behind < 0 ? nest->nranks : 0;
     return (size_t)behind + round;
@@ -198,6 +206,12 @@ static int height_of(const wefti_nest *nest, int rank, int owner, size_t round)
     return level;
 }
 
+int wefti_nest_agent(const wefti_nest *nest, int level, int place, int owner,
+                     size_t round)
+{
+    return nest->members[agent_of(nest, level, place, owner, round)];
+}
+
 int wefti_nest_parent(const wefti_nest *nest, int rank, int owner, size_t round)
 {
     int level = height_of(nest, rank, owner, round);
@@ -205,8 +219,7 @@ int wefti_nest_parent(const wefti_nest *nest, int rank, int owner, size_t round)
     if (level == nest->level_count) {
         return owner;
     }
-    return nest
-        ->members[agent_of(nest, level, nest->places[rank], owner, round)];
+    return wefti_nest_agent(nest, level, nest->places[rank], owner, round);
 }
 
 /* The level on which a rank passes blocks to its group's groups, at most. */
@@ -273,4 +286,84 @@ int wefti_nest_child(const wefti_nest *nest, int rank, int owner, size_t round,
     WEFTI_ASSERT(level >= 0);
     int beside = place_behind(nest, level, place, number + 1);
     return nest->members[agent_of(nest, level - 1, beside, owner, round)];
+}
+
+/* ---- sums -------------------------------------------------------------------
+ */
+
+/* The level of the group whose elements a rank adds up. */
+static int adding_level(const wefti_nest *nest, int rank, int owner,
+                        size_t round)
+{
+    int level = passing_level(nest, rank, owner, round);
+    return level < nest->circle ? level : nest->circle;
+}
+
+bool wefti_nest_ends_sum(const wefti_nest *nest, int rank, int owner,
+                         size_t round)
+{
+    return adding_level(nest, rank, owner, round) == nest->circle;
+}
+
+int wefti_nest_giver_count(const wefti_nest *nest, int rank, int owner,
+                           size_t round)
+{
+    int level = adding_level(nest, rank, owner, round), givers = 1;
+    for (; level >= 0; level--) {
+        wefti_nest_run run = wefti_nest_group(nest, level, nest->places[rank]);
+        givers += count_inside(nest, level, run) - 1;
+    }
+    return givers;
+}
+
+/* Of the groups in the place's on a level, how many stand before its own, or
+ * behind it. */
+static int count_beside(const wefti_nest *nest, int level, int place,
+                        bool before)
+{
+    wefti_nest_run run = wefti_nest_group(nest, level, place);
+    wefti_nest_run own = wefti_nest_group(nest, level - 1, place);
+    wefti_nest_run side = before ? (wefti_nest_run){run.begin, own.begin}
+                                 : (wefti_nest_run){own.end, run.end};
+    return side.begin < side.end ? count_inside(nest, level, side) : 0;
+}
+
+/* What the group so many behind the place's own on a level gives. */
+static wefti_nest_giver giver_beside(const wefti_nest *nest, int level,
+                                     int place, int behind, int owner,
+                                     size_t round)
+{
+    int beside = place + behind;
+    if (level > 0) {
+        const wefti_nest_level *inner = &nest->levels[level - 1];
+        beside = inner->begins[inner->groups[place] + behind];
+    }
+    wefti_nest_run run = wefti_nest_group(nest, level - 1, beside);
+    return (wefti_nest_giver){
+        wefti_nest_agent(nest, level - 1, beside, owner, round),
+        run.end - run.begin};
+}
+
+wefti_nest_giver wefti_nest_giver_at(const wefti_nest *nest, int rank,
+                                     int owner, size_t round, int number)
+{
+    const int place = nest->places[rank];
+    const int top = adding_level(nest, rank, owner, round);
+    for (int level = top; level >= 0; level--) {
+        int before = count_beside(nest, level, place, true);
+        if (number < before) {
+            return giver_beside(nest, level, place, number - before, owner,
+                                round);
+        }
+        number -= before;
+    }
+    for (int level = 0; number > 0; level++) {
+        WEFTI_ASSERT(level <= top);
+        int behind = count_beside(nest, level, place, false);
+        if (number <= behind) {
+            return giver_beside(nest, level, place, number, owner, round);
+        }
+        number -= behind;
+    }
+    return (wefti_nest_giver){rank, 1};
 }

@@ -15,6 +15,19 @@
  * and for that of its groups that the rank is in. So a block enters each group
  * once, and the ranks of a group share what enters it evenly, however uneven
  * the groups in it are.
+ *
+ * Sums go the other way, through groups of their own: a host's sum is the
+ * balanced tree over its ranks (kernels/wire/reduce.h), and only what is a node
+ * of that can be added up by itself with the same bits. So each group is parted
+ * into the largest nodes that lie in it:
+ *
+ *      ranks of a host   0 1 2 3 | 4 5 6      0 2 4 | 1 3 5      0 1 2 | 3 4 5
+ *      nodes             [0 1 2 3] [4 5 6]    none               [0 1] 2  3 [4
+ * 5]
+ *
+ * Whoever is a node's agent for a block adds up what the ranks of it have, and
+ * passes that on, unfinished. All ranks of a host go through blocks in one
+ * order here.
  */
 #ifndef COMM_PATTERN_NEST_H
 #define COMM_PATTERN_NEST_H
@@ -32,9 +45,14 @@ typedef struct wefti_nest_level {
 
 typedef struct wefti_nest {
     int nranks, level_count; /* at least one */
-    int *members;            /* [nranks] group by group on every level */
-    int *places;             /* [nranks] of each rank in members */
+    int circle;      /* the level of the groups behind which owners are counted:
+                        the outermost, or level_count: from place 0 on */
+    int least_ranks; /* of any rank's innermost group with others in it */
+    int *members;    /* [nranks] group by group on every level */
+    int *places;     /* [nranks] of each rank in members */
     wefti_nest_level levels[WEFTI_NEST_LEVELS_MOST]; /* innermost first */
+    struct wefti_nest *sums; /* of nodes, and hosts; NULL: there are none, or
+                                nobody has looked */
 } wefti_nest;
 
 /*
@@ -50,6 +68,19 @@ typedef struct wefti_nest {
 bool wefti_nest_create(const int *const *firsts, int level_count, int nranks,
                        wefti_nest **nest_out);
 
+/*
+ * wefti_nest_find_sums - nest->sums, of the groups that lie in hosts.
+ *
+ * host_firsts  [nranks] the lowest rank that shares memory with each; NULL: all
+ *              do. Members of sums stand as those of wefti_grouping_create.
+ *
+ * Returns     whether there was memory for it.
+ */
+bool wefti_nest_find_sums(wefti_nest *nest, const int *host_firsts);
+
+/* That and its sums; may be NULL. */
+void wefti_nest_free(wefti_nest *nest);
+
 /* Places [begin, end). */
 typedef struct wefti_nest_run {
     int begin, end;
@@ -58,11 +89,16 @@ typedef struct wefti_nest_run {
 /* The group of a place on a level; level_count: all ranks, -1: the place. */
 wefti_nest_run wefti_nest_group(const wefti_nest *nest, int level, int place);
 
-/* The smallest group of the rank with others in it; where it has none, its
- * outermost. */
+/* The smallest group of the rank with others in it, up to the level of the
+ * circle; where it has none, that. */
 wefti_nest_run wefti_nest_innermost(const wefti_nest *nest, int rank);
 
-/* From whom a rank that is not the owner takes the block. */
+/* The rank that handles the block for the group of a place on a level. */
+int wefti_nest_agent(const wefti_nest *nest, int level, int place, int owner,
+                     size_t round);
+
+/* From whom a rank that is not the owner takes the block, and to whom it gives
+ * what it has added up of it. */
 int wefti_nest_parent(const wefti_nest *nest, int rank, int owner,
                       size_t round);
 
@@ -71,5 +107,21 @@ int wefti_nest_child_count(const wefti_nest *nest, int rank, int owner,
                            size_t round);
 int wefti_nest_child(const wefti_nest *nest, int rank, int owner, size_t round,
                      int number);
+
+/* Whether what the rank adds up of the block is the whole sum of a host, or of
+ * all where the circle goes round all. */
+bool wefti_nest_ends_sum(const wefti_nest *nest, int rank, int owner,
+                         size_t round);
+
+/* What a rank adds up: its own, and what each child of its host gives, the sum
+ * of so many ranks. Number by number in the order of places. */
+typedef struct wefti_nest_giver {
+    int rank, ranks;
+} wefti_nest_giver;
+
+int wefti_nest_giver_count(const wefti_nest *nest, int rank, int owner,
+                           size_t round);
+wefti_nest_giver wefti_nest_giver_at(const wefti_nest *nest, int rank,
+                                     int owner, size_t round, int number);
 
 #endif

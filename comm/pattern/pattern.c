@@ -7,17 +7,13 @@
 
 #include "base/check.h"
 
-const wefti_pattern *const wefti_patterns[] = {&wefti_pattern_oneshot,
-                                               &wefti_pattern_dissemination,
-                                               &wefti_pattern_hierarchical,
-                                               &wefti_pattern_direct,
-                                               &wefti_pattern_tree,
-                                               &wefti_pattern_exchange,
-                                               &wefti_pattern_pairwise,
-                                               &wefti_pattern_two_hop,
-                                               &wefti_pattern_uneven,
-                                               &wefti_pattern_nested,
-                                               NULL};
+const wefti_pattern *const wefti_patterns[] = {
+    &wefti_pattern_oneshot,      &wefti_pattern_dissemination,
+    &wefti_pattern_hierarchical, &wefti_pattern_direct,
+    &wefti_pattern_tree,         &wefti_pattern_exchange,
+    &wefti_pattern_pairwise,     &wefti_pattern_two_hop,
+    &wefti_pattern_uneven,       &wefti_pattern_nested,
+    &wefti_pattern_nested_sums,  NULL};
 
 const wefti_pattern *wefti_pattern_first(const wefti_problem *problem)
 {
@@ -32,6 +28,17 @@ const wefti_pattern *wefti_pattern_first(const wefti_problem *problem)
 static int own_host(const wefti_problem *problem)
 {
     return problem->grouping->hosts[problem->rank];
+}
+
+/* The agent of a host. Members of the sums stand host by host, too. */
+static int agent_of(const wefti_problem *problem, int host, int owner,
+                    size_t round)
+{
+    const wefti_grouping *grouping = problem->grouping;
+    const wefti_nest *sums = wefti_problem_sums(problem);
+    return sums ? wefti_nest_agent(sums, sums->circle, grouping->begins[host],
+                                   owner, round)
+                : wefti_grouping_agent(grouping, host, owner, round);
 }
 
 int wefti_peer_count(const wefti_problem *problem, int peer, int owner,
@@ -51,6 +58,9 @@ int wefti_peer_count(const wefti_problem *problem, int peer, int owner,
     case WEFTI_CHILD_PEERS:
         return wefti_nest_child_count(problem->nest, problem->rank, owner,
                                       round);
+    case WEFTI_GIVER_PEERS:
+        return wefti_nest_giver_count(wefti_problem_sums(problem),
+                                      problem->rank, owner, round);
     default:
         return 1;
     }
@@ -72,7 +82,7 @@ int wefti_peer_at(const wefti_problem *problem, int peer, int owner,
     case WEFTI_AGENT_PEERS:
         return place == own_host(problem)
                    ? problem->rank
-                   : wefti_grouping_agent(grouping, place, owner, round);
+                   : agent_of(problem, place, owner, round);
     case WEFTI_SPREAD_PEERS: /* other hosts first: they are further */
         host = own_host(problem);
         locals = grouping->host_count - 1;
@@ -84,9 +94,29 @@ int wefti_peer_at(const wefti_problem *problem, int peer, int owner,
     case WEFTI_CHILD_PEERS:
         return wefti_nest_child(problem->nest, problem->rank, owner, round,
                                 place);
+    case WEFTI_GIVER_PEERS:
+        return wefti_nest_giver_at(wefti_problem_sums(problem), problem->rank,
+                                   owner, round, place)
+            .rank;
     default:
         return peer;
     }
+}
+
+wefti_source wefti_source_at(const wefti_problem *problem,
+                             const wefti_step *step, int place)
+{
+    const int peers = wefti_step_sources(problem, step);
+    if (peers != WEFTI_GIVER_PEERS) {
+        return (wefti_source){
+            wefti_peer_at(problem, peers, step->owner, step->round, place), 1,
+            step->channel};
+    }
+    const wefti_nest_giver giver =
+        wefti_nest_giver_at(wefti_problem_sums(problem), problem->rank,
+                            step->owner, step->round, place);
+    return (wefti_source){giver.rank, giver.ranks,
+                          giver.ranks > 1 ? step->to_channel : step->channel};
 }
 
 bool wefti_peer_includes(const wefti_problem *problem, int peer, int owner,
@@ -104,8 +134,7 @@ bool wefti_peer_includes(const wefti_problem *problem, int peer, int owner,
         return peer != WEFTI_AGENT_PEERS || rank == problem->rank;
     }
     return peer != WEFTI_LOCAL_PEERS &&
-           wefti_grouping_agent(grouping, grouping->hosts[rank], owner,
-                                round) == rank;
+           agent_of(problem, grouping->hosts[rank], owner, round) == rank;
 }
 
 size_t wefti_deal(size_t count, size_t unit, size_t owners, size_t owner,

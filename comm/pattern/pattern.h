@@ -36,9 +36,11 @@ enum { WEFTI_CHANNELS = 4, WEFTI_STEP_LISTS = 5, WEFTI_FLAT_STEP_LISTS = 3 };
  *
  * grouping   which ranks share memory; NULL: there is one level only
  * nest       through which levels data spread, hosts among them; NULL: through
- *            hosts alone. Sums know hosts alone
+ *            hosts alone
+ * upward     a host's sums are made through the nest's sums; else from inputs
  * apart      without a grouping: no two share any, else all do; for costs alone
- * flat       sums follow the tree over all ranks whatever the grouping
+ * flat       sums follow the tree over all ranks whatever the grouping, and
+ *            know no levels
  * deferred   counts are capacities: a part may end before any of its chunks
  * gated      each part has a gate chunk of its own, and waits for no other
  * relay_elems  two_hop with counts: parts of up to so many elements are small
@@ -55,7 +57,7 @@ typedef struct wefti_problem {
     size_t chunk_elems; /* most elements of one message; at least 1 */
     const wefti_grouping *grouping;
     const wefti_nest *nest;
-    bool flat, apart, deferred, gated;
+    bool upward, flat, apart, deferred, gated;
     size_t relay_elems;
     const void *const *host_counts;
     const size_t *send_counts, *send_displs;
@@ -69,7 +71,9 @@ typedef enum wefti_step_kind {
     WEFTI_STEP_REDUCE,  /* dst = tree over ranks: own src at this rank's place,
                          one message from each other rank; finished */
     WEFTI_STEP_RELAY,   /* the tree over this host's ranks, own src and one
-                           message from each other, the level's end; staged and
+                           message from each other, the level's end; or, of
+                           levels inside hosts, over what is given to this rank,
+                           which ends the level if it is not wide. Staged and
                            sent to peer on to_channel */
     WEFTI_STEP_WIDEN,   /* scratch = widened src */
     WEFTI_STEP_COMBINE, /* scratch = scratch op message from peer (wide) */
@@ -88,6 +92,8 @@ typedef enum wefti_step_kind {
  *          from each, from itself too: there is no src.
  * SPREAD   SEND: the others of this host and the agents of other hosts.
  * CHILD    SEND: the children, through the levels of the nest.
+ * GIVER    RELAY: those that give this rank what they have, or have added up,
+ * of the block, this rank among them.
  *
  * A rank sends to itself only in a RELAY.
  */
@@ -96,7 +102,8 @@ enum {
     WEFTI_LOCAL_PEERS = -2,
     WEFTI_AGENT_PEERS = -3,
     WEFTI_SPREAD_PEERS = -4,
-    WEFTI_CHILD_PEERS = -5
+    WEFTI_CHILD_PEERS = -5,
+    WEFTI_GIVER_PEERS = -6
 };
 
 /*
@@ -121,7 +128,9 @@ typedef struct wefti_step {
                      is to send it, to have it or to get it */
     size_t round; /* of agents */
     int channel;
-    int to_channel; /* RELAY: its message's; channel is that of its sources */
+    int to_channel; /* RELAY: its message's, and that of sources that are sums;
+                       channel is that of others */
+    bool wide;      /* RELAY: unfinished, so its message has wide elements */
     size_t src_elem, dst_elem; /* from the buffer's start */
     size_t elems;              /* 1 .. chunk_elems */
     bool bundled; /* RECV: of an agent, with whatever its host has */
@@ -149,8 +158,8 @@ typedef struct wefti_cost wefti_cost;
  * All are pure and cost O(1), O(log nranks), O(ranks of a host) or O(hosts),
  * for the v forms O(nranks log count). A buffer range is written by at most one
  * step; every element of the result is written by exactly one. supports looks
- * at the collective, at nranks, at whether there is a grouping or a nest, and
- * at apart, flat, deferred and gated only.
+ * at the collective, at nranks, at whether there is a grouping or a nest, or
+ * sums of that, and at apart, flat, deferred and gated only.
  */
 typedef struct wefti_pattern {
     const char *name;
@@ -183,6 +192,7 @@ extern const wefti_pattern wefti_pattern_pairwise;
 extern const wefti_pattern wefti_pattern_two_hop;
 extern const wefti_pattern wefti_pattern_uneven;
 extern const wefti_pattern wefti_pattern_nested;
+extern const wefti_pattern wefti_pattern_nested_sums;
 
 /*
  * wefti_peer_count, _at - the ranks that peer, a rank or one of WEFTI_*_PEERS,
@@ -197,11 +207,28 @@ int wefti_peer_at(const wefti_problem *problem, int peer, int owner,
 bool wefti_peer_includes(const wefti_problem *problem, int peer, int owner,
                          size_t round, int rank);
 
-/* The ranks whose elements a REDUCE or RELAY adds up. */
-static inline int wefti_step_sources(const wefti_step *step)
+/* The levels inside hosts that its sums go through; NULL: none. */
+static inline const wefti_nest *wefti_problem_sums(const wefti_problem *problem)
 {
-    return step->kind == WEFTI_STEP_RELAY ? WEFTI_LOCAL_PEERS : step->peer;
+    return problem->upward ? problem->nest->sums : NULL;
 }
+
+/* The ranks whose elements a REDUCE or RELAY adds up, and one of them: of how
+ * many ranks it has the sum, wide if there are several, on which channel. */
+static inline int wefti_step_sources(const wefti_problem *problem,
+                                     const wefti_step *step)
+{
+    return step->kind != WEFTI_STEP_RELAY ? step->peer
+           : wefti_problem_sums(problem)  ? WEFTI_GIVER_PEERS
+                                          : WEFTI_LOCAL_PEERS;
+}
+
+typedef struct wefti_source {
+    int rank, ranks, channel;
+} wefti_source;
+
+wefti_source wefti_source_at(const wefti_problem *problem,
+                             const wefti_step *step, int place);
 
 /* Slots for so many messages, of which depth are under way at once. */
 static inline int wefti_slots_at_most(size_t messages, size_t depth)

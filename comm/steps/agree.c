@@ -236,8 +236,7 @@ bool wefti_op_may_read(weft_comm *comm, wefti_op *op, wefti_step_list *list)
                        kind == WEFTI_STEP_RELAY;
     /* What a rank passes on, others have counted. */
     const bool passed_on = op->choice.pattern == &wefti_pattern_hierarchical ||
-                           op->choice.pattern == &wefti_pattern_nested ||
-                           list->step.bundled;
+                           op->problem.nest || list->step.bundled;
     if (!reads || !passed_on || wefti_meeting_has_rounds(comm, op) ||
         wefti_op_check_sources(comm, op)) {
         return true;

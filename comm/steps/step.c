@@ -29,23 +29,16 @@
 #include "comm/steps/slot.h"
 #include "comm/steps/step_gates.h"
 #include "comm/steps/sum.h"
+#include "comm/steps/taking.h"
 #include "comm/steps/unstaged.h"
 #include "kernels/wire/reduce.h"
-
-static size_t elem_bytes(const wefti_op *op, wefti_buffer buffer)
-{
-    bool wide = buffer == WEFTI_BUFFER_SCRATCH && op->role.shape->reduces &&
-                !wefti_redop_is_user(op->desc.redop);
-    return wide ? wefti_wide_bytes(op->desc.dtype)
-                : weft_dtype_bytes(op->desc.dtype);
-}
 
 static unsigned char *target(const wefti_op *op, const wefti_step_list *list,
                              wefti_buffer buffer, size_t elem)
 {
     unsigned char *begin =
         buffer == WEFTI_BUFFER_SCRATCH ? list->scratch : op->desc.recv;
-    return begin + elem * elem_bytes(op, buffer);
+    return begin + elem * wefti_elem_bytes(op, buffer);
 }
 
 static const unsigned char *source(const wefti_op *op,
@@ -55,7 +48,8 @@ static const unsigned char *source(const wefti_op *op,
     if (buffer != WEFTI_BUFFER_SEND) {
         return target(op, list, buffer, elem);
     }
-    return (const unsigned char *)op->desc.send + elem * elem_bytes(op, buffer);
+    return (const unsigned char *)op->desc.send +
+           elem * wefti_elem_bytes(op, buffer);
 }
 
 static bool on_device(const wefti_op *op, wefti_buffer buffer)
@@ -84,43 +78,6 @@ static bool is_copied(weft_comm *comm, const wefti_op *op,
                       const wefti_step_list *list, int way)
 {
     return wefti_copies_are_done(comm, wefti_copy_place(comm, op, list, way));
-}
-
-/* A message of the step's size from peer, its signature checked. */
-static bool look_for(weft_comm *comm, wefti_op *op, const wefti_step *step,
-                     int peer, wefti_incoming *message)
-{
-    const bool wide = step->dst == WEFTI_BUFFER_SCRATCH,
-               p2p = wefti_op_slot_is_p2p(op->op_slot),
-               told = wefti_op_is_signed(comm, op, peer);
-    size_t bytes =
-        step->elems * elem_bytes(op, wide ? step->dst : WEFTI_BUFFER_RECV);
-    if ((!told && !wefti_op_check_peer(comm, op, peer)) ||
-        !wefti_fabric_peek(&comm->fabric, wefti_slot_path(op, step, peer),
-                           message, &comm->engine->due_ns) ||
-        (told && !wefti_op_check_sent(comm, op, peer, message->signature))) {
-        return false;
-    }
-    if (p2p && !wefti_signature_equal(message->signature, op->signature)) {
-        wefti_op_report_mismatch(comm, op, peer, message->signature);
-        return false;
-    }
-    if (wefti_op_is_deferred(op) &&
-        !wefti_deferred_fits(comm, op, step, peer, message->bytes, &bytes)) {
-        return false;
-    }
-    if (!wefti_op_check_bytes(comm, op, peer, message->bytes, bytes)) {
-        return false;
-    }
-    wefti_op_piece_note(op, message->ready_ns);
-    return true;
-}
-
-static void take(weft_comm *comm, wefti_op *op, const wefti_step *step,
-                 int peer, size_t bytes)
-{
-    op->piece.bytes += peer == comm->rank ? 0 : bytes;
-    wefti_fabric_release(&comm->fabric, wefti_slot_path(op, step, peer));
 }
 
 /* Whether the step reads this rank's own data to a pre-multiplied sum. */
@@ -154,7 +111,7 @@ void wefti_step_fetch_ahead(weft_comm *comm, wefti_op *op,
                             const size_t later[WEFTI_CHANNELS])
 {
     const int way = 1 - list->way;
-    const size_t bytes = step->elems * elem_bytes(op, step->src);
+    const size_t bytes = step->elems * wefti_elem_bytes(op, step->src);
     const void *src = source(op, list, step->src, step->src_elem);
     const size_t before = later[step->channel];
     const bool sends = step->kind == WEFTI_STEP_SEND;
@@ -173,7 +130,7 @@ static wefti_wait stage_step(weft_comm *comm, wefti_op *op,
                              wefti_step_list *list)
 {
     const wefti_step *step = &list->step;
-    const size_t bytes = step->elems * elem_bytes(op, step->src);
+    const size_t bytes = step->elems * wefti_elem_bytes(op, step->src);
     const void *src = source(op, list, step->src, step->src_elem);
     const bool fetches = wefti_step_fetches(op, step);
     if (!wefti_step_source_ready(comm, op, step)) {
@@ -236,7 +193,8 @@ static wefti_wait send_step(weft_comm *comm, wefti_op *op,
         list->peer = full;
         return WEFTI_WAIT_PEER;
     }
-    wefti_slot_post(comm, op, step, step->elems * elem_bytes(op, step->src),
+    wefti_slot_post(comm, op, step,
+                    step->elems * wefti_elem_bytes(op, step->src),
                     source(op, list, step->src, step->src_elem));
     return WEFTI_WAIT_NOTHING;
 }
@@ -253,7 +211,7 @@ static wefti_wait store_result(weft_comm *comm, wefti_op *op,
     if (list->phase != WEFTI_PHASE_STORE) {
         ask(comm, op, list, WEFTI_COPY_STORE,
             target(op, list, step->dst, step->dst_elem), from,
-            step->elems * elem_bytes(op, step->dst));
+            step->elems * wefti_elem_bytes(op, step->dst));
         list->phase = WEFTI_PHASE_STORE;
     }
     return is_copied(comm, op, list, WEFTI_COPY_STORE) ? WEFTI_WAIT_NOTHING
@@ -264,7 +222,7 @@ static wefti_wait store_result(weft_comm *comm, wefti_op *op,
 static size_t left_bytes(const wefti_op *op, wefti_buffer buffer)
 {
     return buffer == WEFTI_BUFFER_RECV && !op->places.recv
-               ? wefti_op_recv_elems(op) * elem_bytes(op, buffer)
+               ? wefti_op_recv_elems(op) * wefti_elem_bytes(op, buffer)
                : 0;
 }
 
@@ -275,11 +233,11 @@ static wefti_wait recv_step(weft_comm *comm, wefti_op *op,
     void *dst = target(op, list, step->dst, step->dst_elem);
     wefti_incoming message;
     list->peer = step->peer;
-    if (!look_for(comm, op, step, step->peer, &message)) {
+    if (!wefti_look_for(comm, op, step, step->peer, &message)) {
         return WEFTI_WAIT_PEER;
     }
     const size_t bytes = message.bytes;
-    step->elems = bytes / elem_bytes(op, step->dst);
+    step->elems = bytes / wefti_elem_bytes(op, step->dst);
     if (list->phase != WEFTI_PHASE_STORE &&
         !wefti_step_target_writable(comm, op, step)) {
         return WEFTI_WAIT_GATE;
@@ -295,7 +253,7 @@ static wefti_wait recv_step(weft_comm *comm, wefti_op *op,
     }
     wefti_wait wait = store_result(comm, op, list, message.data);
     if (wait == WEFTI_WAIT_NOTHING) {
-        take(comm, op, step, step->peer, bytes);
+        wefti_take(comm, op, step, step->peer, bytes);
         wefti_step_announce(op, step);
     }
     return wait;
@@ -315,7 +273,7 @@ static wefti_wait fetch_source(weft_comm *comm, wefti_op *op,
         wefti_op_piece_open(op);
         if (fetches && !take_ahead(list)) {
             ask(comm, op, list, list->way, list->bounces[list->way], src,
-                step->elems * elem_bytes(op, step->src));
+                step->elems * wefti_elem_bytes(op, step->src));
         }
         if (fetches) {
             list->phase = WEFTI_PHASE_FETCH;
@@ -349,61 +307,6 @@ static void *result_of(const wefti_op *op, const wefti_step_list *list)
                : (void *)target(op, list, step->dst, step->dst_elem);
 }
 
-/*
- * Where rank's elements can be reduced; NULL: they could not be read. What lies
- * in another process comes into the list's scratch, or the bounces behind it,
- * which such operations do not use.
- */
-static const void *bring_here(weft_comm *comm, const wefti_op *op,
-                              const wefti_step_list *list, int rank,
-                              const wefti_incoming *message)
-{
-    if (wefti_unstaged_is_here(comm, rank, message)) {
-        return message->data;
-    }
-    const int piece = rank > comm->rank ? rank - 1 : rank;
-    WEFTI_ASSERT(piece <= WEFTI_BOUNCES);
-    void *room = piece == 0 ? list->scratch : list->bounces[piece - 1];
-    return wefti_unstaged_copy(comm, op, rank, room, message) ? room : NULL;
-}
-
-/* Finds the elements of all sources; own: this rank's. */
-static bool find_sources(weft_comm *comm, wefti_op *op, wefti_step_list *list,
-                         const void *own)
-{
-    const wefti_step *step = &list->step;
-    const int places = wefti_sum_sources(op, step);
-    for (; list->place < places; list->place++) {
-        int rank = wefti_sum_source(op, step, list->place);
-        wefti_incoming message = {.data = own};
-        list->peer = rank;
-        if (!wefti_sum_is_own(op, step, rank)) {
-            if (!look_for(comm, op, step, rank, &message)) {
-                return false;
-            }
-            list->lent |= message.place != WEFTI_PLACE_STAGED;
-            message.data = bring_here(comm, op, list, rank, &message);
-        }
-        if (!message.data) {
-            return false;
-        }
-        list->sources[list->place] = message.data;
-    }
-    return true;
-}
-
-static void take_sources(weft_comm *comm, wefti_op *op, const wefti_step *step)
-{
-    const size_t bytes = step->elems * elem_bytes(op, WEFTI_BUFFER_SEND);
-    const int places = wefti_sum_sources(op, step);
-    for (int place = 0; place < places; place++) {
-        int rank = wefti_sum_source(op, step, place);
-        if (!wefti_sum_is_own(op, step, rank)) {
-            take(comm, op, step, rank, bytes);
-        }
-    }
-}
-
 static wefti_wait reduce_step(weft_comm *comm, wefti_op *op,
                               wefti_step_list *list)
 {
@@ -417,7 +320,7 @@ static wefti_wait reduce_step(weft_comm *comm, wefti_op *op,
         if (wait != WEFTI_WAIT_NOTHING) {
             return wait;
         }
-        if (!find_sources(comm, op, list, own)) {
+        if (!wefti_sources_find(comm, op, list, own)) {
             return WEFTI_WAIT_PEER;
         }
         if (!wefti_step_target_writable(comm, op, step)) {
@@ -428,7 +331,7 @@ static wefti_wait reduce_step(weft_comm *comm, wefti_op *op,
         if (list->lent && !wefti_unstaged_holds(comm)) {
             return WEFTI_WAIT_PEER;
         }
-        take_sources(comm, op, step);
+        wefti_sources_take(comm, op, list);
     }
     wefti_wait wait = store_result(comm, op, list, result);
     if (wait == WEFTI_WAIT_NOTHING) {
@@ -446,7 +349,7 @@ static wefti_wait relay_step(weft_comm *comm, wefti_op *op,
     if (wait != WEFTI_WAIT_NOTHING) {
         return wait;
     }
-    if (!find_sources(comm, op, list, own)) {
+    if (!wefti_sources_find(comm, op, list, own)) {
         return WEFTI_WAIT_PEER;
     }
     int blocker = wefti_slot_find_full(comm, op, step);
@@ -461,9 +364,12 @@ static wefti_wait relay_step(weft_comm *comm, wefti_op *op,
     if (list->lent && !wefti_unstaged_holds(comm)) {
         return WEFTI_WAIT_PEER;
     }
-    take_sources(comm, op, step);
+    wefti_sources_take(comm, op, list);
     wefti_slot_post(comm, op, step,
-                    step->elems * elem_bytes(op, WEFTI_BUFFER_SEND), NULL);
+                    step->elems *
+                        wefti_elem_bytes(op, step->wide ? WEFTI_BUFFER_SCRATCH
+                                                        : WEFTI_BUFFER_SEND),
+                    NULL);
     return WEFTI_WAIT_NOTHING;
 }
 
@@ -477,7 +383,8 @@ static wefti_wait widen_step(weft_comm *comm, wefti_op *op,
         return wait;
     }
     if (wefti_redop_is_user(op->desc.redop)) {
-        wefti_copy(list->scratch, own, step->elems * elem_bytes(op, step->dst));
+        wefti_copy(list->scratch, own,
+                   step->elems * wefti_elem_bytes(op, step->dst));
     } else {
         wefti_widen(list->scratch, own, step->elems, op->desc.dtype);
     }
@@ -490,7 +397,7 @@ static wefti_wait combine_step(weft_comm *comm, wefti_op *op,
     const wefti_step *step = &list->step;
     wefti_incoming message;
     list->peer = step->peer;
-    if (!look_for(comm, op, step, step->peer, &message)) {
+    if (!wefti_look_for(comm, op, step, step->peer, &message)) {
         return WEFTI_WAIT_PEER;
     }
     if (wefti_redop_is_user(op->desc.redop)) {
@@ -501,7 +408,7 @@ static wefti_wait combine_step(weft_comm *comm, wefti_op *op,
         wefti_combine(list->scratch, message.data, step->elems, op->desc.dtype,
                       op->desc.redop);
     }
-    take(comm, op, step, step->peer, message.bytes);
+    wefti_take(comm, op, step, step->peer, message.bytes);
     return WEFTI_WAIT_NOTHING;
 }
 
@@ -549,7 +456,7 @@ static wefti_wait copy_step(weft_comm *comm, wefti_op *op,
             on_device(op, step->src) && on_device(op, step->dst);
         if (list->phase != WEFTI_PHASE_STORE && !straight) {
             wefti_copy_part(result_of(op, list), from,
-                            step->elems * elem_bytes(op, step->dst),
+                            step->elems * wefti_elem_bytes(op, step->dst),
                             left_bytes(op, step->dst));
             from = result_of(op, list);
         }

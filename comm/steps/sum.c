@@ -34,6 +34,19 @@ static void make_level(const wefti_op *op, const wefti_step_list *list,
                             : wefti_redop_outer(dtype, redop));
 }
 
+/* What is given to this rank, through levels inside hosts. */
+static void make_given(const wefti_op *op, const wefti_step_list *list,
+                       size_t sources, void *result)
+{
+    const wefti_step *step = &list->step;
+    const weft_dtype dtype = op->desc.dtype;
+    const bool inner = wefti_problem_has_levels(&op->problem);
+    wefti_reduce_nodes(
+        result, list->sources, list->begins, sources,
+        step->wide ? 0 : (size_t)op->problem.nranks, step->elems, dtype,
+        inner ? wefti_redop_inner(dtype, op->desc.redop) : op->desc.redop);
+}
+
 void wefti_sum_make(const weft_comm *comm, const wefti_op *op,
                     const wefti_step_list *list, void *result)
 {
@@ -49,6 +62,8 @@ void wefti_sum_make(const weft_comm *comm, const wefti_op *op,
         wefti_reduction_apply(wefti_reduction_get(comm, op->desc.redop), result,
                               list->sources, sources, step->elems,
                               op->desc.dtype);
+    } else if (wefti_step_sources(&op->problem, step) == WEFTI_GIVER_PEERS) {
+        make_given(op, list, sources, result);
     } else if (all) {
         wefti_sum_all(op, result, list->sources, step->elems);
     } else {

@@ -5,25 +5,20 @@
  * Sums have one level, or two where some ranks share memory and others do not:
  * then each host's sum is rounded to the type before hosts are added up, by
  * whatever algorithm (weft/op.h). A REDUCE of all ranks makes both levels; a
- * RELAY the first, and a REDUCE of agents the second.
+ * RELAY the first, and a REDUCE of agents the second. Through levels inside
+ * hosts a RELAY makes a part of the first, unfinished, or its end.
  */
 #ifndef COMM_STEPS_SUM_H
 #define COMM_STEPS_SUM_H
 
 #include "comm/core/core.h"
 
-/* How many ranks' elements step adds up, and whose is number `place`. */
+/* How many sources step adds up: ranks, or sums of several. */
 static inline int wefti_sum_sources(const wefti_op *op, const wefti_step *step)
 {
-    return wefti_peer_count(&op->problem, wefti_step_sources(step), step->owner,
+    return wefti_peer_count(&op->problem,
+                            wefti_step_sources(&op->problem, step), step->owner,
                             step->round);
-}
-
-static inline int wefti_sum_source(const wefti_op *op, const wefti_step *step,
-                                   int place)
-{
-    return wefti_peer_at(&op->problem, wefti_step_sources(step), step->owner,
-                         step->round, place);
 }
 
 /* Whether rank's are read from this rank's send buffer, not from a message. */

@@ -269,6 +269,104 @@ void wefti_reduce_groups(void *dst, const void *const *sources,
     }
 }
 
+/* Nodes of one reduce. */
+typedef struct node_task {
+    reduce_task reduce;
+    const void *const *sources;
+    const int *begins;
+    size_t wide_bytes;
+} node_task;
+
+static size_t count_ranks(const node_task *task, size_t first, size_t count)
+{
+    return (size_t)(task->begins[first + count] - task->begins[first]);
+}
+
+/* Elements of a source that is a sum. */
+static const void *wide_source(const node_task *task, size_t source, size_t at)
+{
+    return (const unsigned char *)task->sources[source] + at * task->wide_bytes;
+}
+
+/* out = the tree over `count` sources at .. at + elems, wide. */
+static void reduce_node_block(const node_task *task, void *out, size_t first,
+                              size_t count, size_t at, size_t elems)
+{
+    size_t ranks = count_ranks(task, first, count), low_count = 1;
+    if (ranks == count) {
+        reduce_block(&task->reduce, out, task->sources + first, count, at,
+                     elems);
+        return;
+    }
+    if (count == 1) {
+        memcpy(out, wide_source(task, first, at), elems * task->wide_bytes);
+        return;
+    }
+    while (count_ranks(task, first, low_count) < wefti_reduce_split(ranks)) {
+        low_count++;
+    }
+    WEFTI_ASSERT(count_ranks(task, first, low_count) ==
+                 wefti_reduce_split(ranks));
+    reduce_node_block(task, out, first, low_count, at, elems);
+    if (count - low_count == 1 && count_ranks(task, first + low_count, 1) > 1) {
+        task->reduce.combine(out, wide_source(task, first + low_count, at),
+                             elems);
+        return;
+    }
+    _Alignas(64) unsigned char high[BLOCK_BYTES];
+    reduce_node_block(task, high, first + low_count, count - low_count, at,
+                      elems);
+    task->reduce.combine(out, high, elems);
+}
+
+/* Whether the tree over the sources is that over their ranks: all are nodes of
+ * one size, but for a smaller one at the end. */
+static bool are_even(const int *begins, size_t source_count)
+{
+    int size = begins[1] - begins[0];
+    for (size_t i = 1; i + 1 < source_count; i++) {
+        if (begins[i + 1] - begins[i] != size) {
+            return false;
+        }
+    }
+    return (size & (size - 1)) == 0 &&
+           begins[source_count] - begins[source_count - 1] <= size;
+}
+
+void wefti_reduce_nodes(void *dst, const void *const *sources,
+                        const int *begins, size_t source_count,
+                        size_t total_count, size_t elems, weft_dtype dtype,
+                        weft_redop redop)
+{
+    const wefti_reduce_level *level = best_level();
+    const node_task task = {.reduce = {level, level->combine[dtype][redop],
+                                       dtype, weft_dtype_bytes(dtype)},
+                            .sources = sources,
+                            .begins = begins,
+                            .wide_bytes = wefti_wide_bytes(dtype)};
+    const weft_redop unfinished =
+        redop == WEFT_REDOP_AVG ? WEFT_REDOP_SUM : redop;
+    WEFTI_ASSERT(task.reduce.combine != NULL && source_count > 0);
+    if (!level->widen[dtype] && are_even(begins, source_count)) {
+        reduce_over(level, dst, sources, source_count, total_count, elems,
+                    dtype, total_count ? redop : unfinished);
+        return;
+    }
+    _Alignas(64) unsigned char block[BLOCK_BYTES];
+    const size_t block_elems = BLOCK_BYTES / task.wide_bytes;
+    const size_t dst_bytes =
+        total_count ? task.reduce.elem_bytes : task.wide_bytes;
+    for (size_t at = 0; at < elems; at += block_elems) {
+        size_t now = elems - at < block_elems ? elems - at : block_elems;
+        unsigned char *to = (unsigned char *)dst + at * dst_bytes;
+        reduce_node_block(&task, total_count ? block : to, 0, source_count, at,
+                          now);
+        if (total_count) {
+            wefti_narrow_by(level, to, block, total_count, now, dtype, redop);
+        }
+    }
+}
+
 void wefti_widen(void *wide_dst, const void *src, size_t elems,
                  weft_dtype dtype)
 {

@@ -65,6 +65,24 @@ void wefti_round(void *wide, size_t total_count, size_t elems, weft_dtype dtype,
                  weft_redop redop);
 
 /*
+ * wefti_reduce_nodes - one level of which some is added up already: each source
+ * is one rank's elements, or the wide, unfinished result of as many ranks as
+ * are a node of the tree over all.
+ *
+ *      ranks     0   1   2 3   4 5 6 7        begins 0 1 2 4 8
+ *      sources   .   .    =       =           . of dtype, = wide
+ *
+ * dst           [elems]; may be no source.
+ * begins        [source_count + 1] the first rank of each; source i has begins
+ *               [i + 1] - begins[i] ranks, and is wide if that is more than 1.
+ * total_count   what AVG divides by. 0: dst becomes wide, unfinished.
+ */
+void wefti_reduce_nodes(void *dst, const void *const *sources,
+                        const int *begins, size_t source_count,
+                        size_t total_count, size_t elems, weft_dtype dtype,
+                        weft_redop redop);
+
+/*
  * wefti_widen, _narrow - dtype to wide and back. narrow divides by
  * source_count for AVG and rounds once. dst may equal src only where the
  * element sizes are equal.

@@ -48,20 +48,20 @@ static void tally_send(tally *sums, const wefti_problem *problem, int to,
     const wefti_grouping *grouping = problem->grouping;
     sums->sent +=
         message_hash(problem->rank, to, channel, sums->sent_to[line]++, step,
-                     is_wide(problem, step));
+                     is_wide(problem, step) || step->wide);
     sums->sends++;
     if (grouping && grouping->hosts[to] != grouping->hosts[problem->rank]) {
         sums->crossing += step->elems;
     }
 }
 
-static void tally_read(tally *sums, const wefti_problem *problem, int from,
-                       const wefti_step *step)
+static void tally_read(tally *sums, const wefti_problem *problem,
+                       const wefti_source *from, const wefti_step *step)
 {
-    size_t line = (size_t)from * WEFTI_CHANNELS + (size_t)step->channel;
-    sums->read +=
-        message_hash(from, problem->rank, step->channel,
-                     sums->read_from[line]++, step, is_wide(problem, step));
+    size_t line = (size_t)from->rank * WEFTI_CHANNELS + (size_t)from->channel;
+    sums->read += message_hash(from->rank, problem->rank, from->channel,
+                               sums->read_from[line]++, step,
+                               is_wide(problem, step) || from->ranks > 1);
     sums->reads++;
 }
 
@@ -80,14 +80,17 @@ static void tally_sends(tally *sums, const wefti_problem *problem,
 }
 
 static void tally_reads(tally *sums, const wefti_problem *problem,
-                        const wefti_step *step, int peer)
+                        const wefti_step *step)
 {
-    bool own = step->src != WEFTI_BUFFER_NONE; /* needs no message */
+    int peers = wefti_step_sources(problem, step);
+    bool adds =
+        step->kind == WEFTI_STEP_REDUCE || step->kind == WEFTI_STEP_RELAY;
+    bool own = adds && step->src != WEFTI_BUFFER_NONE; /* needs no message */
     for (int i = 0;
-         i < wefti_peer_count(problem, peer, step->owner, step->round); i++) {
-        int from = wefti_peer_at(problem, peer, step->owner, step->round, i);
-        if (from != problem->rank || !own) {
-            tally_read(sums, problem, from, step);
+         i < wefti_peer_count(problem, peers, step->owner, step->round); i++) {
+        const wefti_source from = wefti_source_at(problem, step, i);
+        if (from.rank != problem->rank || !own) {
+            tally_read(sums, problem, &from, step);
         }
     }
 }
@@ -100,13 +103,13 @@ static void tally_step(tally *sums, const wefti_problem *problem,
         tally_sends(sums, problem, step, step->channel);
         break;
     case WEFTI_STEP_RELAY:
-        tally_reads(sums, problem, step, WEFTI_LOCAL_PEERS);
+        tally_reads(sums, problem, step);
         tally_sends(sums, problem, step, step->to_channel);
         break;
     case WEFTI_STEP_RECV:
     case WEFTI_STEP_COMBINE:
     case WEFTI_STEP_REDUCE:
-        tally_reads(sums, problem, step, step->peer);
+        tally_reads(sums, problem, step);
         break;
     default:
         break;

@@ -198,6 +198,7 @@ static void node_init(sim_state *world, int rank)
     node->problem.rank = rank;
     node->problem.grouping = world->grouping;
     node->problem.nest = world->nest;
+    node->problem.upward = world->what->pattern == &wefti_pattern_nested_sums;
     node->problem.host_counts =
         world->hosts ? world->hosts +
                            world->grouping->begins[world->grouping->hosts[rank]]
@@ -242,6 +243,8 @@ static void world_init(sim_state *world, const sim_case *what)
     if (what->level_count) {
         assert_true(wefti_nest_create(what->levels, what->level_count, nranks,
                                       &world->nest));
+        assert_true(!world->nest ||
+                    wefti_nest_find_sums(world->nest, what->hosts));
     }
     world->border = what->border ? what->border : world->host_of;
     for (int r = 0, hosts = 0; r < nranks; r++) {
@@ -281,7 +284,7 @@ static void world_fini(sim_state *world)
     free(world->nodes);
     free(world->lines);
     free(world->grouping);
-    free(world->nest);
+    wefti_nest_free(world->nest);
 }
 
 /* 0 .. count - 1 in random order. */

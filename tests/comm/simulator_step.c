@@ -181,11 +181,12 @@ static bool run_send(sim_state *world, sim_node *node, int list,
 
 /* The next message from peer, or NULL if there is none yet. */
 static const sim_message *peek(sim_state *world, const sim_node *node, int list,
-                               int peer, const wefti_step *step)
+                               const wefti_source *from, const wefti_step *step)
 {
+    const int peer = from->rank;
     sim_line *line =
-        sim_line_of(world, peer, node->problem.rank, step->channel);
-    bool wide = is_wide(world, step->dst);
+        sim_line_of(world, peer, node->problem.rank, from->channel);
+    bool wide = is_wide(world, step->dst) || from->ranks > 1;
 
     claim(world, &line->read_list, list);
     if (line->first == line->last) {
@@ -212,9 +213,11 @@ static bool run_receive(sim_state *world, sim_node *node, int list,
 {
     sim_require(world,
                 step->peer >= 0 && step->peer < world->nranks &&
-                    step->peer != node->problem.rank,
+                    (step->peer != node->problem.rank ||
+                     wefti_problem_sums(&node->problem)),
                 "rank %d receives from %d", node->problem.rank, step->peer);
-    const sim_message *message = peek(world, node, list, step->peer, step);
+    const wefti_source from = {step->peer, 1, step->channel};
+    const sim_message *message = peek(world, node, list, &from, step);
     if (message == NULL) {
         return false;
     }
@@ -231,22 +234,33 @@ static bool run_receive(sim_state *world, sim_node *node, int list,
     return true;
 }
 
+static int count_sources(const wefti_problem *problem, const wefti_step *step)
+{
+    return wefti_peer_count(problem, wefti_step_sources(problem, step),
+                            step->owner, step->round);
+}
+
+static bool is_own(const wefti_problem *problem, const wefti_step *step,
+                   const wefti_source *from)
+{
+    return from->rank == problem->rank && step->src != WEFTI_BUFFER_NONE;
+}
+
 /* What a REDUCE or RELAY adds up; false: some of it has not come. */
 static bool find_sources(sim_state *world, sim_node *node, int list,
-                         const wefti_step *step, const void **sources)
+                         const wefti_step *step, const void **sources,
+                         int *begins)
 {
     const wefti_problem *problem = &node->problem;
-    int peers = wefti_step_sources(step);
-    for (int place = 0;
-         place < wefti_peer_count(problem, peers, step->owner, step->round);
-         place++) {
-        int from =
-            wefti_peer_at(problem, peers, step->owner, step->round, place);
-        if (from == problem->rank && step->src != WEFTI_BUFFER_NONE) {
+    begins[0] = 0;
+    for (int place = 0; place < count_sources(problem, step); place++) {
+        const wefti_source from = wefti_source_at(problem, step, place);
+        begins[place + 1] = begins[place] + from.ranks;
+        if (is_own(problem, step, &from)) {
             sources[place] = source(world, node, list, step);
             continue;
         }
-        const sim_message *message = peek(world, node, list, from, step);
+        const sim_message *message = peek(world, node, list, &from, step);
         if (message == NULL) {
             return false;
         }
@@ -259,14 +273,10 @@ static void take_sources(sim_state *world, const sim_node *node,
                          const wefti_step *step)
 {
     const wefti_problem *problem = &node->problem;
-    int peers = wefti_step_sources(step);
-    for (int place = 0;
-         place < wefti_peer_count(problem, peers, step->owner, step->round);
-         place++) {
-        int from =
-            wefti_peer_at(problem, peers, step->owner, step->round, place);
-        if (from != problem->rank || step->src == WEFTI_BUFFER_NONE) {
-            take(world, node, from, step->channel);
+    for (int place = 0; place < count_sources(problem, step); place++) {
+        const wefti_source from = wefti_source_at(problem, step, place);
+        if (!is_own(problem, step, &from)) {
+            take(world, node, from.rank, from.channel);
         }
     }
 }
@@ -274,15 +284,20 @@ static void take_sources(sim_state *world, const sim_node *node,
 /* dst = the sum of all levels, or of one, by kernels/wire. */
 static void add_up(const sim_state *world, const sim_node *node,
                    const wefti_step *step, const void *const *sources,
-                   void *dst)
+                   const int *begins, void *dst)
 {
     const wefti_problem *problem = &node->problem;
     const sim_case *what = world->what;
     bool all = step->kind == WEFTI_STEP_REDUCE && step->peer == WEFTI_ALL_PEERS;
     size_t nranks = (size_t)world->nranks;
-    size_t count = (size_t)wefti_peer_count(problem, wefti_step_sources(step),
-                                            step->owner, step->round);
-    if (all && wefti_problem_has_levels(problem)) {
+    size_t count = (size_t)count_sources(problem, step);
+    if (wefti_step_sources(problem, step) == WEFTI_GIVER_PEERS) {
+        wefti_reduce_nodes(dst, sources, begins, count, step->wide ? 0 : nranks,
+                           step->elems, what->dtype,
+                           wefti_problem_has_levels(problem)
+                               ? wefti_redop_inner(what->dtype, what->redop)
+                               : what->redop);
+    } else if (all && wefti_problem_has_levels(problem)) {
         wefti_reduce_groups(dst, sources, problem->grouping->begins,
                             (size_t)problem->grouping->host_count, step->elems,
                             what->dtype, what->redop);
@@ -301,13 +316,14 @@ static bool run_reduce(sim_state *world, sim_node *node, int list,
                        const wefti_step *step)
 {
     const void *sources[SIM_MOST_RANKS];
+    int begins[SIM_MOST_RANKS + 1];
     sim_require(
         world, step->peer == WEFTI_ALL_PEERS || step->peer == WEFTI_AGENT_PEERS,
         "reduce of some");
-    if (!find_sources(world, node, list, step, sources)) {
+    if (!find_sources(world, node, list, step, sources, begins)) {
         return false;
     }
-    add_up(world, node, step, sources, target(world, node, list, step));
+    add_up(world, node, step, sources, begins, target(world, node, list, step));
     take_sources(world, node, step);
     return true;
 }
@@ -316,15 +332,16 @@ static bool run_relay(sim_state *world, sim_node *node, int list,
                       const wefti_step *step)
 {
     const void *sources[SIM_MOST_RANKS];
-    if (!find_sources(world, node, list, step, sources)) {
+    int begins[SIM_MOST_RANKS + 1];
+    if (!find_sources(world, node, list, step, sources, begins)) {
         return false;
     }
     sim_message *message =
-        stage(world, node, list, step->to_channel, step->elems, false);
+        stage(world, node, list, step->to_channel, step->elems, step->wide);
     if (message == NULL) {
         return false;
     }
-    add_up(world, node, step, sources, message->bytes);
+    add_up(world, node, step, sources, begins, message->bytes);
     take_sources(world, node, step);
     post(world, node, list, step, step->to_channel, message);
     return true;

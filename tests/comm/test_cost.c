@@ -99,7 +99,7 @@ static void count_step(const wefti_problem *problem, const wefti_step *step,
                        tally *own)
 {
     double elems = (double)step->elems;
-    int sources = wefti_step_sources(step);
+    int sources = wefti_step_sources(problem, step);
     switch (step->kind) {
     case WEFTI_STEP_SEND:
         count_send(problem, step, own);
@@ -179,7 +179,7 @@ static double fullest_link(void)
 static int compare(const wefti_pattern *pattern, const wefti_problem *problem)
 {
     wefti_cost cost = {0};
-    wefti_sizes sizes = wefti_sizes_of(problem, 4);
+    wefti_sizes sizes = wefti_sizes_of(problem, 4, 4);
     pattern->cost(problem, &sizes, &cost);
     double work = weigh(cost.local_messages, cost.network_messages,
                         cost.copied_bytes, cost.reduced_bytes);

@@ -29,6 +29,10 @@ static const weft_collective collectives[] = {WEFT_COLLECTIVE_ALLREDUCE,
                                               WEFT_COLLECTIVE_ALLGATHER,
                                               WEFT_COLLECTIVE_BROADCAST};
 
+static const weft_collective sums[] = {WEFT_COLLECTIVE_ALLREDUCE,
+                                       WEFT_COLLECTIVE_REDUCE,
+                                       WEFT_COLLECTIVE_REDUCESCATTER};
+
 /* Hosts of so many ranks, these in nodes of so many. */
 typedef struct scene {
     int hosts, locals, inner;
@@ -49,12 +53,13 @@ static void scene_make(scene *own, int hosts, int locals, int inner)
     assert_true(wefti_grouping_create(firsts[1], nranks, &own->grouping));
     assert_true(wefti_nest_create(levels, 2, nranks, &own->nest));
     assert_non_null(own->nest);
+    assert_true(wefti_nest_find_sums(own->nest, firsts[1]));
 }
 
 static void scene_free(scene *own)
 {
     free(own->grouping);
-    free(own->nest);
+    wefti_nest_free(own->nest);
 }
 
 /* Adds a message's elements to the nodes that it crosses into. */
@@ -83,7 +88,8 @@ static double count_border(const scene *own, const wefti_pattern *pattern,
             for (size_t i = 0; i < count; i++) {
                 wefti_step step;
                 pattern->step_at(&problem, list, i, &step);
-                if (step.kind == WEFTI_STEP_SEND) {
+                if (step.kind == WEFTI_STEP_SEND ||
+                    step.kind == WEFTI_STEP_RELAY) {
                     count_send(own, &problem, &step, entering);
                 }
             }
@@ -99,8 +105,10 @@ static int compare(const scene *own, const wefti_pattern *pattern,
                    wefti_problem problem)
 {
     wefti_cost cost = {0};
-    wefti_sizes sizes = wefti_sizes_of(&problem, 4);
-    problem.nest = pattern == &wefti_pattern_nested ? own->nest : NULL;
+    problem.upward = pattern == &wefti_pattern_nested_sums;
+    wefti_sizes sizes = wefti_sizes_of(&problem, 4, 4);
+    problem.nest =
+        problem.upward || pattern == &wefti_pattern_nested ? own->nest : NULL;
     pattern->cost(&problem, &sizes, &cost);
     double really = 4 * count_border(own, pattern, problem);
     if (fabs(cost.border_bytes - really) <= 0.1 * really) {
@@ -118,18 +126,21 @@ static void test_cost_border_is_what_the_lists_send(void **state)
 {
     static const int scenes[][3] = {{1, 4, 2}, {1, 8, 4},  {1, 8, 2},
                                     {2, 4, 2}, {2, 16, 4}, {4, 8, 4}};
-    static const wefti_pattern *const patterns[] = {&wefti_pattern_direct,
-                                                    &wefti_pattern_hierarchical,
-                                                    &wefti_pattern_nested};
+    static const wefti_pattern *const patterns[] = {
+        &wefti_pattern_direct, &wefti_pattern_hierarchical,
+        &wefti_pattern_nested, &wefti_pattern_nested_sums};
     int failures = 0;
     (void)state;
     for (size_t s = 0; s < WEFTI_COUNT_OF(scenes); s++) {
         scene own;
         scene_make(&own, scenes[s][0], scenes[s][1], scenes[s][2]);
-        for (size_t c = 0; c < WEFTI_COUNT_OF(collectives); c++) {
+        for (size_t c = 0; c < 2 * WEFTI_COUNT_OF(collectives); c++) {
             const int nranks = own.hosts * own.locals;
-            bool parts = wefti_shape_get(collectives[c])->recv_parts;
-            wefti_problem problem = {.collective = collectives[c],
+            const weft_collective collective =
+                c % 2 ? sums[c / 2] : collectives[c / 2];
+            const wefti_shape *shape = wefti_shape_get(collective);
+            bool parts = shape->recv_parts || shape->send_parts;
+            wefti_problem problem = {.collective = collective,
                                      .nranks = nranks,
                                      .count =
                                          MUCH / (parts ? (size_t)nranks : 1),
@@ -157,7 +168,8 @@ static const char *choose(const scene *own, weft_collective collective,
                                .nest = levels ? own->nest : NULL};
     weft_op op = {
         .collective = collective, .dtype = WEFT_DTYPE_F32, .count = bytes / 4};
-    if (wefti_shape_get(collective)->recv_parts) {
+    if (wefti_shape_get(collective)->recv_parts ||
+        wefti_shape_get(collective)->send_parts) {
         op.count /= (size_t)scope.nranks;
     }
     wefti_role role = wefti_role_of(collective, op.dtype, 0, 0);
@@ -185,6 +197,27 @@ static void test_choice_much_data_of_many_ranks_through_levels(void **state)
     scene_free(&own);
 }
 
+/* Sixteen of a node that each read what others' ranks have fill the way out. To
+ * one root a tree leads, which leaves a node once too. */
+static void test_choice_sums_of_many_ranks_leave_levels_once(void **state)
+{
+    (void)state;
+    scene own;
+    scene_make(&own, 1, 64, 16);
+    assert_string_equal(choose(&own, WEFT_COLLECTIVE_ALLREDUCE, 64 << 20, true),
+                        "nested_sums");
+    assert_string_equal(
+        choose(&own, WEFT_COLLECTIVE_REDUCESCATTER, 64 << 20, true),
+        "nested_sums");
+    assert_string_equal(choose(&own, WEFT_COLLECTIVE_REDUCE, 64 << 20, true),
+                        "tree");
+    for (size_t c = 0; c < WEFTI_COUNT_OF(sums); c++) {
+        assert_string_not_equal(choose(&own, sums[c], 64 << 20, false),
+                                "nested_sums");
+    }
+    scene_free(&own);
+}
+
 /* Two of a node do not fill the way that leads there. */
 static void test_choice_of_few_ranks_not_through_levels(void **state)
 {
@@ -208,6 +241,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_cost_border_is_what_the_lists_send),
         cmocka_unit_test(test_choice_much_data_of_many_ranks_through_levels),
+        cmocka_unit_test(test_choice_sums_of_many_ranks_leave_levels_once),
         cmocka_unit_test(test_choice_of_few_ranks_not_through_levels),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

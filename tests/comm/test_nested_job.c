@@ -11,6 +11,7 @@
 #include "comm/core/core.h"
 #include "comm/make/explain.h"
 #include "comm/oob/inner_level.h"
+#include "kernels/wire/reduce.h"
 #include "tests/comm/world.h"
 
 #include <setjmp.h>
@@ -123,6 +124,97 @@ static int add(weft_comm *comm, int32_t *data, size_t count)
     return failures + (wrong != 0);
 }
 
+/* Integer number elem of rank's, small enough that all types hold sums. */
+static float small_value(int rank, size_t elem)
+{
+    return (float)((elem + 3 * (size_t)rank) % 5);
+}
+
+static float small_sum(size_t elem)
+{
+    float sum = 0;
+    for (int rank = 0; rank < RANKS; rank++) {
+        sum += small_value(rank, elem);
+    }
+    return sum;
+}
+
+static void fill_small(void *at, int rank, size_t count, weft_dtype dtype)
+{
+    unsigned char *elems = at;
+    for (size_t i = 0; i < count; i++) {
+        float value = small_value(rank, i);
+        wefti_narrow(elems + i * weft_dtype_bytes(dtype), &value, 1, 1, dtype,
+                     WEFT_REDOP_SUM);
+    }
+}
+
+/* Whether elements from first on are the sums of all. */
+static int compare_small(const void *at, size_t first, size_t count,
+                         weft_dtype dtype)
+{
+    const unsigned char *elems = at;
+    int failures = 0;
+    for (size_t i = 0; i < count; i++) {
+        float value;
+        wefti_widen(&value, elems + i * weft_dtype_bytes(dtype), 1, dtype);
+        failures += value != small_sum(first + i);
+    }
+    return failures != 0;
+}
+
+/* The sums that have levels of their own, in a type that grows on the way. */
+static int add_floats(weft_comm *comm, int32_t *data, size_t count,
+                      weft_dtype dtype)
+{
+    const int rank = weft_comm_get_rank(comm), root = (int)(count % RANKS);
+    size_t parts[RANKS], begin = 0;
+    int failures = 0;
+    void *out = room(count * RANKS);
+    fill_small(data, rank, count * RANKS, dtype);
+    failures += weft_allreduce(data, out, count, dtype, WEFT_REDOP_SUM, comm,
+                               NULL) != WEFT_OK ||
+                compare_small(out, 0, count, dtype);
+    failures += weft_reduce(data, out, count, dtype, WEFT_REDOP_SUM, root, comm,
+                            NULL) != WEFT_OK ||
+                (rank == root && compare_small(out, 0, count, dtype));
+    failures += weft_reducescatter(data, out, count, dtype, WEFT_REDOP_SUM,
+                                   comm, NULL) != WEFT_OK ||
+                compare_small(out, (size_t)rank * count, count, dtype);
+    for (int to = 0; to < RANKS; to++) {
+        parts[to] = count * (size_t)to / RANKS;
+        begin += to < rank ? parts[to] : 0;
+    }
+    failures += weft_reducescatterv(data, out, parts, dtype, WEFT_REDOP_SUM,
+                                    comm, NULL) != WEFT_OK ||
+                compare_small(out, begin, parts[rank], dtype);
+    free(out);
+    return failures;
+}
+
+static int run_sums(weft_comm *comm, void *context)
+{
+    static const weft_dtype types[] = {WEFT_DTYPE_F32, WEFT_DTYPE_BF16,
+                                       WEFT_DTYPE_F8E4M3};
+    const weft_op op = {.size_bytes = sizeof(op),
+                        .collective = WEFT_COLLECTIVE_REDUCE,
+                        .dtype = WEFT_DTYPE_I32,
+                        .count = MOST};
+    const char *fabric;
+    int32_t *data = room((size_t)RANKS * MOST);
+    int failures =
+        strcmp(wefti_comm_explain(comm, &op, &fabric), "nested_sums");
+    (void)context;
+    for (size_t i = 0; i < WEFTI_COUNT_OF(counts); i++) {
+        failures += add(comm, data, counts[i]);
+        for (size_t t = 0; t < WEFTI_COUNT_OF(types); t++) {
+            failures += add_floats(comm, data, counts[i], types[t]);
+        }
+    }
+    free(data);
+    return failures;
+}
+
 static int run_all(weft_comm *comm)
 {
     const weft_op op = {.size_bytes = sizeof(op),
@@ -181,6 +273,54 @@ static void test_two_levels_of_words_carry_all_out(void **state)
 {
     (void)state;
     run_with("a,a,b,a,c/x,x,x,x,y");
+}
+
+static void run_sums_with(const char *levels)
+{
+    struct world world = {.nranks = RANKS, .call = run_sums};
+    setenv("WEFT_LEVELS", levels, 1);
+    setenv("WEFT_ALGO",
+           "all_reduce:nested_sums,reduce:nested_sums,"
+           "reduce_scatter:nested_sums,reduce_scatterv:nested_sums",
+           1);
+    assert_int_equal(world_run_threads(&world), 0);
+    unsetenv("WEFT_ALGO");
+    unsetenv("WEFT_LEVELS");
+}
+
+static void test_sums_of_ranks_in_a_row_go_through_levels(void **state)
+{
+    (void)state;
+    run_sums_with("2");
+    run_sums_with("2/4");
+}
+
+static void test_sums_of_groups_in_part_nodes_go_through_levels(void **state)
+{
+    (void)state;
+    run_sums_with("a,a,b,b,b"); /* 0 1 are a node, 2 3, and 4 */
+    run_sums_with("a,a,b,a,a");
+}
+
+static int refuse_sums(weft_comm *comm, void *context)
+{
+    int32_t data[2] = {1, 2};
+    (void)context;
+    return weft_reduce(data, data, 2, WEFT_DTYPE_I32, WEFT_REDOP_SUM, 0, comm,
+                       NULL) != WEFT_ERR_INVALID ||
+           !strstr(weft_error_text(), "nested_sums");
+}
+
+/* No group is a node of the tree: refused by name, on every rank. */
+static void test_sums_of_interleaved_groups_refused(void **state)
+{
+    (void)state;
+    struct world world = {.nranks = RANKS, .call = refuse_sums};
+    setenv("WEFT_LEVELS", "a,b,a,b,a", 1);
+    setenv("WEFT_ALGO", "reduce:nested_sums", 1);
+    assert_int_equal(world_run_threads(&world), 0);
+    unsetenv("WEFT_ALGO");
+    unsetenv("WEFT_LEVELS");
 }
 
 static int count_levels(weft_comm *comm, void *context)
@@ -351,6 +491,9 @@ int main(void)
         cmocka_unit_test(test_levels_that_part_nothing_are_none),
         cmocka_unit_test(test_ranks_in_a_row_carry_all_out),
         cmocka_unit_test(test_two_levels_of_words_carry_all_out),
+        cmocka_unit_test(test_sums_of_ranks_in_a_row_go_through_levels),
+        cmocka_unit_test(test_sums_of_groups_in_part_nodes_go_through_levels),
+        cmocka_unit_test(test_sums_of_interleaved_groups_refused),
         cmocka_unit_test(
             test_counts_that_differ_are_found_before_parts_are_passed_on),
     };

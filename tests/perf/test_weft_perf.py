@@ -268,7 +268,7 @@ class WeftPerf(unittest.TestCase):
                             (["all_reduce", "--algo", "magic"],
                              "--algo magic: allowed for all_reduce is "
                              "oneshot|dissemination|hierarchical|direct|tree|"
-                             "exchange|nested"),
+                             "exchange|nested|nested_sums"),
                             (["all_gather", "--algo", "direct/tree"],
                              "is oneshot|dissemination|hierarchical|direct|"
                              "nested, or several"),

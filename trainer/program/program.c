@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * trainer/program/program.c - lists that blocks append to.
+ */
+#include "trainer/program/program.h"
+
+#include "base/check.h"
+#include "base/error.h"
+
+#include <stdlib.h>
+
+enum { ROOM_AT_FIRST = 16 };
+
+wefti_node_kind wefti_node_kind_in(const wefti_node *node, wefti_call call)
+{
+    if (call == WEFTI_CALL_FORWARD || node->kind == WEFTI_NODE_COMPUTE) {
+        return node->kind;
+    }
+    return node->kind == WEFTI_NODE_POST ? WEFTI_NODE_AWAIT : WEFTI_NODE_POST;
+}
+
+/* Room for one more of a list that doubles: items, or where they moved to. */
+static void *make_room(wefti_program *program, void *items, size_t count,
+                       size_t item_bytes)
+{
+    bool full = count == 0 || (count >= ROOM_AT_FIRST &&
+                               (count & (count - 1)) == 0); /* a power of 2 */
+    if (!full || program->status != WEFT_OK) {
+        return items;
+    }
+    size_t room = count < ROOM_AT_FIRST ? ROOM_AT_FIRST : 2 * count;
+    void *moved = realloc(items, room * item_bytes);
+    if (!moved) {
+        program->status = wefti_error(WEFT_ERR_NO_MEMORY,
+                                      "no memory for a program of %zu", room);
+        return items;
+    }
+    return moved;
+}
+
+void wefti_program_begin_block(wefti_program *program, const char *name,
+                               size_t layer)
+{
+    program->blocks = make_room(program, program->blocks, program->block_count,
+                                sizeof(*program->blocks));
+    if (program->status == WEFT_OK) {
+        program->blocks[program->block_count++] =
+            (wefti_block_mark){name, layer};
+    }
+}
+
+size_t wefti_program_add_value(wefti_program *program, const char *name,
+                               size_t width, bool by_row)
+{
+    program->values = make_room(program, program->values, program->value_count,
+                                sizeof(*program->values));
+    if (program->status != WEFT_OK) {
+        return 0;
+    }
+    program->values[program->value_count] =
+        (wefti_value){.name = name,
+                      .block = program->block_count - 1,
+                      .width = width,
+                      .by_row = by_row};
+    return program->value_count++;
+}
+
+void wefti_program_add_node(wefti_program *program, const wefti_node *node)
+{
+    WEFTI_ASSERT(node->operand_count <= WEFTI_NODE_OPERANDS);
+    WEFTI_ASSERT(node->parameter_count <= WEFTI_NODE_PARAMETERS);
+    program->nodes = make_room(program, program->nodes, program->node_count,
+                               sizeof(*program->nodes));
+    if (program->status == WEFT_OK) {
+        program->nodes[program->node_count] = *node;
+        program->nodes[program->node_count].block = program->block_count - 1;
+        program->node_count++;
+    }
+}
+
+size_t wefti_program_add_operation(wefti_program *program)
+{
+    return ++program->operation_count;
+}
+
+const wefti_node *wefti_program_step_node(const wefti_program *program,
+                                          const wefti_program_step *step,
+                                          size_t i)
+{
+    return &program
+                ->nodes[step->call == WEFTI_CALL_FORWARD ? step->first + i
+                                                         : step->end - 1 - i];
+}
+
+void wefti_program_fini(wefti_program *program)
+{
+    for (size_t i = 0; i < WEFTI_ORDERS; i++) {
+        free(program->orders[i].steps);
+    }
+    free(program->values);
+    free(program->nodes);
+    free(program->blocks);
+    *program = (wefti_program){0};
+}

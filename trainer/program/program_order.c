@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * trainer/program/program_order.c - a program's nodes as the steps of each
+ * pass.
+ */
+#include "trainer/program/program_order.h"
+
+#include "base/error.h"
+
+#include <stdlib.h>
+
+/* Whether node goes on with the step. */
+static bool joins(const wefti_program_step *step, const wefti_node *node)
+{
+    return step->by_rows && node->by_rows && node->block == step->block;
+}
+
+static void add(wefti_program *program, wefti_call call, size_t index)
+{
+    wefti_order *order = &program->orders[call];
+    const wefti_node *node = &program->nodes[index];
+    if (!node->calls[call]) {
+        return;
+    }
+    wefti_program_step *last =
+        order->count ? &order->steps[order->count - 1] : NULL;
+    if (last && joins(last, node)) {
+        last->first = index < last->first ? index : last->first;
+        last->end = index >= last->end ? index + 1 : last->end;
+        return;
+    }
+    order->steps[order->count++] = (wefti_program_step){
+        .call = call,
+        .first = index,
+        .end = index + 1,
+        .by_rows = node->by_rows && call != WEFTI_CALL_WEIGHTS,
+        .block = node->block};
+}
+
+/* Steps of both halves, by blocks from the last to the first. */
+static void merge(wefti_program *program)
+{
+    const wefti_order *inputs = &program->orders[WEFTI_CALL_INPUTS];
+    const wefti_order *weights = &program->orders[WEFTI_CALL_WEIGHTS];
+    wefti_order *both = &program->orders[WEFTI_ORDER_BACKWARD];
+    size_t i = 0, w = 0;
+    for (size_t block = program->block_count; block-- > 0;) {
+        while (i < inputs->count && inputs->steps[i].block == block) {
+            both->steps[both->count++] = inputs->steps[i++];
+        }
+        while (w < weights->count && weights->steps[w].block == block) {
+            both->steps[both->count++] = weights->steps[w++];
+        }
+    }
+}
+
+weft_status wefti_program_order(wefti_program *program)
+{
+    for (size_t i = 0; i < WEFTI_ORDERS; i++) {
+        size_t most = 2 * program->node_count + 1;
+        program->orders[i] =
+            (wefti_order){calloc(most, sizeof(wefti_program_step)), 0};
+        if (!program->orders[i].steps) {
+            return wefti_error(WEFT_ERR_NO_MEMORY,
+                               "no memory for a program of %zu steps", most);
+        }
+    }
+    for (size_t i = 0; i < program->node_count; i++) {
+        add(program, WEFTI_CALL_FORWARD, i);
+    }
+    for (size_t i = program->node_count; i > 0; i--) {
+        add(program, WEFTI_CALL_INPUTS, i - 1);
+        add(program, WEFTI_CALL_WEIGHTS, i - 1);
+    }
+    merge(program);
+    return WEFT_OK;
+}

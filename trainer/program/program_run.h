@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * trainer/program/program_run.h - carrying a program out.
+ *
+ * A step's nodes are called one after the other; those by rows for each chunk
+ * of WEFTI_PROGRAM_CHUNK_ROWS rows, always: products of other shapes have other
+ * bits.
+ */
+#ifndef TRAINER_PROGRAM_PROGRAM_RUN_H
+#define TRAINER_PROGRAM_PROGRAM_RUN_H
+
+#include "kernels/math/math_table.h"
+#include "trainer/program/program.h"
+
+#include <stdint.h>
+
+/*
+ * Called with what the model is about to read and what it has finished: where
+ * the overlap of transfers with compute hooks in. Forward uses tensors in their
+ * order, backward finishes their gradients in the opposite order; each is
+ * reported once a micro-batch. An error ends the pass. NULL slots are legal.
+ */
+typedef struct wefti_model_hooks {
+    void *context;
+    weft_status (*use)(void *context, size_t tensor);
+    weft_status (*finish)(void *context, size_t tensor);
+} wefti_model_hooks;
+
+/*
+ * Called when rows 0 .. rows_end - 1 of an activation are about to be read, or
+ * are final. call NULL: none.
+ */
+typedef struct wefti_row_hook {
+    void *context;
+    weft_status (*call)(void *context, size_t rows_end);
+} wefti_row_hook;
+
+/*
+ * An activation, or its gradient, on the way from or to another stage.
+ *
+ * rows   [tokens][hidden]; NULL at the ends of the model
+ * hook   input: before rows are read; output: after they are written
+ */
+typedef struct wefti_stage_port {
+    real *rows;
+    wefti_row_hook hook;
+} wefti_stage_port;
+
+/*
+ * One micro-batch, borrowed.
+ *
+ * tokens    [sequences][length], below the vocabulary; for the first stage
+ * targets   [sequences][length]; negative: does not count. For the last one;
+ *           NULL where only logits are wanted.
+ */
+typedef struct wefti_micro_batch {
+    const int32_t *tokens;
+    const int32_t *targets;
+    size_t sequences;
+    size_t length;
+} wefti_micro_batch;
+
+/* One pass of a program, and what it works on; all borrowed. */
+typedef struct wefti_program_pass {
+    const wefti_program *program;
+    const wefti_math *math;
+    const wefti_micro_batch *batch;
+    const real *parameters; /* flat */
+    real *gradients;        /* flat, of this micro-batch alone */
+    const wefti_model_hooks *hooks;
+    const real *rope; /* [length][head_dim] cosines and sines */
+    real *regions[WEFTI_REGIONS];
+    wefti_stage_port input, output;
+} wefti_program_pass;
+
+/* What a node's call gets. */
+struct wefti_node_args {
+    const wefti_program_pass *pass;
+    const wefti_node *node;
+    real *values[WEFTI_NODE_OPERANDS]; /* from row first on */
+    size_t widths[WEFTI_NODE_OPERANDS];
+    const real *parameters[WEFTI_NODE_PARAMETERS];
+    real *gradients[WEFTI_NODE_PARAMETERS];
+    size_t first, rows; /* of the call */
+    bool waits;         /* of an AWAIT: it may not return INPROGRESS */
+};
+
+/* Where a value of a pass is, from its first row. */
+real *wefti_program_at(const wefti_program_pass *pass, size_t value);
+
+/*
+ * wefti_program_run - all steps of an order.
+ *
+ * Returns     OK | the first error of a node or a hook.
+ */
+WEFT_NODISCARD weft_status wefti_program_run(const wefti_program_pass *pass,
+                                             const wefti_order *order);
+
+/* How far a step is that was left at an AWAIT; zero: not begun. */
+typedef struct wefti_program_mark {
+    bool begun;
+    size_t first; /* row of the chunk */
+    size_t done;  /* nodes of it */
+} wefti_program_mark;
+
+/*
+ * wefti_program_step_run - goes on with a step. Returns OK | INPROGRESS (an
+ * AWAIT is not satisfied; not with waits) | an error.
+ */
+WEFT_NODISCARD weft_status wefti_program_step_run(
+    const wefti_program_pass *pass, const wefti_program_step *step, bool waits,
+    wefti_program_mark *mark);
+
+#endif

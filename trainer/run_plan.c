@@ -4,7 +4,7 @@
  */
 #include "trainer/run_plan.h"
 
-#include "trainer/model/layer.h"
+#include "trainer/model/stage.h"
 
 #include <string.h>
 

@@ -23,7 +23,7 @@ enum {
     SEPARATOR = 0 /* the byte between two texts (trainer/data/corpus.h) */
 };
 
-/* WEFTI_NORM_EPSILON of trainer/model/layer.h, before it is rounded. */
+/* WEFTI_NORM_EPSILON of trainer/program/node_math.h, before it is rounded. */
 static const double norm_epsilon = 1e-6;
 
 static void write_keys(wefti_json *json, const wefti_model_shape *shape)

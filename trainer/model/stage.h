@@ -6,41 +6,31 @@
  *   input --+--> layer a .. b-1 --+--> output
  *   tokens -+ (a = 0)             +--> norm --> head --> loss (b = layers)
  *
- * A micro-batch's activations live in a slot from its forward to the backward
- * of its weights; slots are the caller's, which may share them among the stages
- * of a rank, and passes allocate nothing. The backward is in two halves, I for
- * inputs and W for weights; B is both, layer by layer, with the same bits.
+ * What is inside is a program of nodes (trainer/model/model_blocks.h). A
+ * micro-batch's activations live in a slot from its forward to the backward of
+ * its weights; slots are the caller's, which may share them among the stages of
+ * a rank, and passes allocate nothing. The backward is in two halves, I for
+ * inputs and W for weights; B is both, block by block, with the same bits.
  *
- *     F writes the slot,   I turns parts of it into what W needs,   W reads it
+ *     F writes the slot,   I adds what W needs,   W reads it
  *
- * Rows go in and out by chunks (trainer/model/layer.h), so that the next stage
- * can begin when its first chunk is there.
+ * Rows go in and out by chunks of WEFTI_LAYER_CHUNK_ROWS, so that the next
+ * stage can begin when its first chunk is there.
  */
 #ifndef TRAINER_MODEL_STAGE_H
 #define TRAINER_MODEL_STAGE_H
 
-#include "trainer/model/layer.h"
 #include "trainer/model/workspace.h"
+#include "trainer/program/program_run.h"
+
+enum { WEFTI_LAYER_CHUNK_ROWS = WEFTI_PROGRAM_CHUNK_ROWS };
 
 typedef struct wefti_stage wefti_stage;
 
 /*
- * One micro-batch, borrowed.
- *
- * tokens    [sequences][length], below the vocabulary; for the first stage
- * targets   [sequences][length]; negative: does not count. For the last one;
- *           NULL where only logits are wanted.
- */
-typedef struct wefti_micro_batch {
-    const int32_t *tokens;
-    const int32_t *targets;
-    size_t sequences;
-    size_t length;
-} wefti_micro_batch;
-
-/*
  * plan         holds the stage's tensors at least; borrowed
- * workspace    borrowed; its number of sequences is the stage's
+ * workspace    borrowed; its number of sequences is the stage's. The stage
+ *              reserves there what its passes need
  * first_layer, layers_end   which layers; at least one
  * slots        micro-batches between forward and W at a time, at most
  * arenas       [slots]: each has room for the stage's slot, on a cache line's
@@ -53,17 +43,6 @@ typedef struct wefti_stage_config {
     size_t slots;
     real *const *arenas;
 } wefti_stage_config;
-
-/*
- * An activation, or its gradient, on the way from or to another stage.
- *
- * rows   [tokens][hidden]; NULL at the ends of the model
- * hook   input: before rows are read; output: after they are written
- */
-typedef struct wefti_stage_port {
-    real *rows;
-    wefti_row_hook hook;
-} wefti_stage_port;
 
 /*
  * What a pass works on. F reads activations from input and writes them to
@@ -83,7 +62,10 @@ typedef struct wefti_stage_pass {
     wefti_stage_port input, output;
 } wefti_stage_pass;
 
-/* Elements of a slot; of config arenas and slots do not count. */
+/*
+ * Elements of a slot; of config arenas and slots do not count. Without memory
+ * to plan it, more than any machine has.
+ */
 size_t wefti_stage_slot_elems(const wefti_stage_config *config);
 
 /* Returns OK | ERR_NO_MEMORY. */
@@ -109,8 +91,9 @@ WEFT_NODISCARD weft_status wefti_stage_backward(wefti_stage *stage,
                                                 const wefti_stage_pass *pass);
 
 /*
- * wefti_stage_pair - F of one and B of another micro-batch, by turns of a layer
- * each; the stages may be two or the same. As F and then B, but for the order.
+ * wefti_stage_pair - F of one and B of another micro-batch, woven by the
+ * template (trainer/program/weave.h); the stages may be two or the same, of one
+ * workspace. As F and then B, but for the order.
  */
 WEFT_NODISCARD weft_status wefti_stage_pair(wefti_stage *forward_stage,
                                             const wefti_stage_pass *forward,

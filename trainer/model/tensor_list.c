@@ -5,10 +5,8 @@
 #include "trainer/model/tensor_list.h"
 
 #include "base/error.h"
-#include "kernels/math/real.h"
-#include "trainer/model/layer_tensors.h"
+#include "trainer/model/model_blocks.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 
 void wefti_tensor_list_begin_module(wefti_tensor_list *list)
@@ -29,49 +27,18 @@ void wefti_tensor_list_add(wefti_tensor_list *list,
     list->count++;
 }
 
-static void list_end(wefti_tensor_list *list, const wefti_model_shape *shape)
-{
-    wefti_tensor_list_begin_module(list);
-    wefti_tensor_list_add(
-        list, &(wefti_tensor_info){.name = "final_norm",
-                                   .kind = WEFTI_TENSOR_NORM,
-                                   .rows = 1,
-                                   .columns = shape->hidden,
-                                   .dtype = WEFTI_REAL_DTYPE,
-                                   .pieces = {{"model.norm.weight", 1}},
-                                   .piece_count = 1});
-    if (!shape->tied) {
-        wefti_tensor_list_add(
-            list,
-            &(wefti_tensor_info){.name = "head",
-                                 .kind = WEFTI_TENSOR_HEAD,
-                                 .rows = shape->vocab,
-                                 .columns = shape->hidden,
-                                 .dtype = WEFTI_REAL_DTYPE,
-                                 .split = WEFTI_SPLIT_VOCABULARY,
-                                 .pieces = {{"lm_head.weight", shape->vocab}},
-                                 .piece_count = 1});
-    }
-}
-
 static void list_all(wefti_tensor_list *list, const wefti_model_shape *shape)
 {
     wefti_tensor_list_begin_module(list);
-    wefti_tensor_list_add(
-        list, &(wefti_tensor_info){
-                  .name = "embedding",
-                  .kind = WEFTI_TENSOR_EMBEDDING,
-                  .rows = shape->vocab,
-                  .columns = shape->hidden,
-                  .dtype = WEFTI_REAL_DTYPE,
-                  .split = WEFTI_SPLIT_VOCABULARY,
-                  .pieces = {{"model.embed_tokens.weight", shape->vocab}},
-                  .piece_count = 1});
+    wefti_embedding_block.list(list, shape, 0);
     for (size_t layer = 0; layer < shape->layers; layer++) {
         wefti_tensor_list_begin_module(list);
-        wefti_layer_list_tensors(list, shape, layer);
+        for (size_t i = 0; wefti_layer_blocks[i]; i++) {
+            wefti_layer_blocks[i]->list(list, shape, layer);
+        }
     }
-    list_end(list, shape);
+    wefti_tensor_list_begin_module(list);
+    wefti_head_block.list(list, shape, 0);
 }
 
 size_t wefti_tensor_list_count(const wefti_model_shape *shape)

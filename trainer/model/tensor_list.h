@@ -7,8 +7,8 @@
  *   modules   embedding | layer 0 | layer 1 | ... | end
  *   tensors   0         | 1 .. 6  | 7 .. 12 | ... | norm, head
  *
- * A kind of layer lists its own tensors (layer_tensors.c), so that another one
- * needs no change here; numbers are those of the list.
+ * Blocks list their own tensors (model_blocks.h), so that another one needs no
+ * change here; numbers are those of the list.
  */
 #ifndef TRAINER_MODEL_TENSOR_LIST_H
 #define TRAINER_MODEL_TENSOR_LIST_H

@@ -1,66 +1,76 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * trainer/model/workspace.c - the scratch arena of a rank.
+ * trainer/model/workspace.c - the scratch memory of a rank.
  */
 #include "trainer/model/workspace.h"
 
 #include "base/error.h"
-#include "trainer/model/layer.h"
 #include "trainer/model/storage.h"
 
-real *wefti_arena_take(real *base, size_t *used, size_t elems)
-{
-    const size_t align = WEFTI_STORAGE_ALIGN_BYTES / sizeof(real);
-    real *start = base ? base + *used : NULL;
-    *used += (elems + align - 1) / align * align;
-    return start;
-}
-
-static size_t larger(size_t a, size_t b)
-{
-    return a > b ? a : b;
-}
-
-static void carve(wefti_workspace *workspace, const wefti_model_shape *shape)
-{
-    size_t tokens = workspace->sequences * shape->seq;
-    size_t queries = shape->heads * shape->head_dim;
-    size_t widest = larger(2 * shape->ffn, wefti_layer_qkv_width(shape));
-    real *base = workspace->arena;
-    size_t *used = &workspace->arena_elems;
-    *used = 0;
-    workspace->rope =
-        wefti_arena_take(base, used, shape->seq * shape->head_dim);
-    workspace->token_loss = wefti_arena_take(base, used, tokens);
-    workspace->gradient = wefti_arena_take(base, used, tokens * shape->hidden);
-    workspace->wide = wefti_arena_take(base, used, tokens * widest);
-    workspace->narrow =
-        wefti_arena_take(base, used, tokens * larger(shape->hidden, queries));
-    workspace->delta = wefti_arena_take(base, used, tokens * shape->heads);
-    workspace->attention_scratch = wefti_arena_take(
-        base, used, wefti_layer_scratch_elems(shape, shape->seq));
-}
+#include <stdlib.h>
 
 weft_status wefti_workspace_init(wefti_workspace *workspace,
                                  const wefti_model_shape *shape,
                                  size_t sequences)
 {
-    *workspace =
-        (wefti_workspace){.math = wefti_math_get(), .sequences = sequences};
-    carve(workspace, shape);
-    weft_status status =
-        wefti_storage_alloc(workspace->arena_elems, &workspace->arena);
-    if (status != WEFT_OK) {
-        return status;
+    size_t turns = shape->seq * shape->head_dim;
+    size_t tokens = sequences * shape->seq;
+    *workspace = (wefti_workspace){.math = wefti_math_get(),
+                                   .sequences = sequences,
+                                   .arena_elems = turns + tokens};
+    weft_status status = wefti_storage_alloc(turns, &workspace->rope);
+    if (status == WEFT_OK) {
+        status = wefti_storage_alloc(tokens, &workspace->token_loss);
     }
-    carve(workspace, shape);
-    workspace->math->rope_table(workspace->rope, NULL, 0, shape->seq,
-                                shape->head_dim, shape->rope_theta);
-    return WEFT_OK;
+    if (status == WEFT_OK) {
+        workspace->math->rope_table(workspace->rope, NULL, 0, shape->seq,
+                                    shape->head_dim, shape->rope_theta);
+    }
+    return status;
+}
+
+/* For F of any of the stages beside B of any. */
+static weft_status reserve_woven(wefti_workspace *workspace,
+                                 const wefti_program *program)
+{
+    size_t room = 2 * (program->orders[WEFTI_CALL_FORWARD].count +
+                       program->orders[WEFTI_ORDER_BACKWARD].count);
+    if (room <= workspace->woven_room) {
+        return WEFT_OK;
+    }
+    free(workspace->woven);
+    workspace->woven = calloc(room, sizeof(*workspace->woven));
+    workspace->woven_room = workspace->woven ? room : 0;
+    return workspace->woven ? WEFT_OK
+                            : wefti_error(WEFT_ERR_NO_MEMORY,
+                                          "no memory to weave %zu steps", room);
+}
+
+weft_status wefti_workspace_reserve(wefti_workspace *workspace,
+                                    const wefti_program *program)
+{
+    weft_status status = reserve_woven(workspace, program);
+    for (size_t i = WEFTI_REGION_SLOT + 1;
+         i < WEFTI_REGIONS && status == WEFT_OK; i++) {
+        size_t elems = program->elems[i];
+        if (elems <= workspace->elems[i]) {
+            continue;
+        }
+        wefti_storage_free(workspace->regions[i]);
+        workspace->arena_elems += elems - workspace->elems[i];
+        workspace->elems[i] = elems;
+        status = wefti_storage_alloc(elems, &workspace->regions[i]);
+    }
+    return status;
 }
 
 void wefti_workspace_fini(wefti_workspace *workspace)
 {
-    wefti_storage_free(workspace->arena);
+    for (size_t i = 0; i < WEFTI_REGIONS; i++) {
+        wefti_storage_free(workspace->regions[i]);
+    }
+    free(workspace->woven);
+    wefti_storage_free(workspace->token_loss);
+    wefti_storage_free(workspace->rope);
     *workspace = (wefti_workspace){0};
 }

@@ -1,28 +1,26 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * trainer/model/workspace.h - scratch memory of passes: one for all stages of a
- * rank, because a rank runs one pass at a time. The forward and the backward of
- * a pair take turns by layers; only the backward's gradient lives from one
- * layer to the next.
+ * rank, because a rank runs one pass at a time, or a forward and a backward by
+ * turns of a step (trainer/program/program_plan.h: their regions lie apart).
  */
 #ifndef TRAINER_MODEL_WORKSPACE_H
 #define TRAINER_MODEL_WORKSPACE_H
 
 #include "kernels/math/math_table.h"
 #include "trainer/model/parameters.h"
+#include "trainer/program/weave.h"
 
 typedef struct wefti_workspace {
     const wefti_math *math;
-    size_t sequences; /* of a micro-batch, at most */
-    size_t arena_elems;
-    real *arena;      /* holds all of: */
-    real *rope;       /* [seq][head_dim] cosines and sines */
-    real *token_loss; /* [tokens] */
-    real *gradient;   /* [tokens][hidden]: of the residual */
-    real *wide;       /* [tokens][max(2 ffn, qkv)] */
-    real *narrow;     /* [tokens][max(hidden, heads head_dim)] */
-    real *delta;      /* [tokens][heads] */
-    real *attention_scratch;
+    size_t sequences;             /* of a micro-batch, at most */
+    size_t arena_elems;           /* of all below */
+    real *rope;                   /* [seq][head_dim] cosines and sines */
+    real *token_loss;             /* [tokens] */
+    real *regions[WEFTI_REGIONS]; /* but the slot's */
+    size_t elems[WEFTI_REGIONS];
+    wefti_weave_step *woven; /* room for any pair of the stages */
+    size_t woven_room;
 } wefti_workspace;
 
 /* Returns OK | ERR_NO_MEMORY; fini is legal in any case. */
@@ -32,9 +30,10 @@ WEFT_NODISCARD weft_status wefti_workspace_init(wefti_workspace *workspace,
 void wefti_workspace_fini(wefti_workspace *workspace);
 
 /*
- * wefti_arena_take - elems from an arena, aligned; used counts. base NULL: it
- * only counts, and returns NULL.
+ * wefti_workspace_reserve - room for a planned program's passes; no pass is
+ * under way. Returns OK | ERR_NO_MEMORY.
  */
-real *wefti_arena_take(real *base, size_t *used, size_t elems);
+WEFT_NODISCARD weft_status wefti_workspace_reserve(
+    wefti_workspace *workspace, const wefti_program *program);
 
 #endif

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * trainer/model/model_blocks.c - which blocks a layer has, and a stage of them.
+ */
+#include "trainer/model/model_blocks.h"
+
+#include <stdio.h>
+
+const wefti_model_block *const wefti_layer_blocks[] = {
+    &wefti_attention_block,
+    &wefti_ffn_block,
+    NULL,
+};
+
+void wefti_layer_list_tensor(wefti_tensor_list *list, size_t layer,
+                             const wefti_tensor_info *info)
+{
+    wefti_tensor_info whole = *info;
+    whole.dtype = WEFTI_REAL_DTYPE;
+    snprintf(whole.name, sizeof(whole.name), "layer%u.%.16s", (unsigned)layer,
+             info->name);
+    for (size_t k = 0; k < WEFTI_TENSOR_PIECES_MOST && info->pieces[k].rows > 0;
+         k++) {
+        snprintf(whole.pieces[k].name, sizeof(whole.pieces[k].name),
+                 "model.layers.%u.%.32s.weight", (unsigned)layer,
+                 info->pieces[k].name);
+        whole.rows += info->pieces[k].rows;
+        whole.piece_count++;
+    }
+    wefti_tensor_list_add(list, &whole);
+}
+
+wefti_node_parameter wefti_builder_take_tensor(wefti_builder *builder)
+{
+    size_t tensor = builder->tensor++;
+    return (wefti_node_parameter){
+        tensor, builder->plan->tensors[tensor].start_elems, false};
+}
+
+static void append(wefti_builder *builder, const wefti_model_block *block,
+                   size_t layer)
+{
+    wefti_program_begin_block(builder->program, block->name, layer);
+    block->append(builder);
+}
+
+/* Layer's blocks; with the stage's edges in the first and the last of them. */
+static void append_layer(wefti_builder *builder, size_t layer, bool receives,
+                         bool sends)
+{
+    builder->tensor = wefti_tensor_of_layer(builder->plan, layer);
+    for (const wefti_model_block *const *block = wefti_layer_blocks; *block;
+         block++) {
+        wefti_program_begin_block(builder->program, (*block)->name, layer);
+        if (receives && block == wefti_layer_blocks) {
+            wefti_append_receive(builder);
+        }
+        (*block)->append(builder);
+        if (sends && !block[1]) {
+            wefti_append_send(builder);
+        }
+    }
+}
+
+void wefti_stage_append(wefti_program *program, const wefti_parameters *plan,
+                        size_t first_layer, size_t layers_end,
+                        size_t *logits_out)
+{
+    const bool first = first_layer == 0;
+    const bool last = layers_end == plan->shape.layers;
+    wefti_builder builder = {.program = program, .plan = plan};
+    if (first) {
+        append(&builder, &wefti_embedding_block, 0);
+    }
+    for (size_t i = first_layer; i < layers_end; i++) {
+        append_layer(&builder, i, !first && i == first_layer,
+                     !last && i + 1 == layers_end);
+    }
+    if (last) {
+        builder.tensor = wefti_tensor_final_norm(plan);
+        append(&builder, &wefti_head_block, 0);
+        *logits_out = builder.residual;
+    }
+}

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * trainer/model/model_blocks.h - what a stage is made of: each block lists its
+ * tensors and appends its values and nodes to the stage's program.
+ *
+ *   embedding | attention ffn | attention ffn | ... | head
+ *
+ * A block of a decoder layer is a file of its own and a line in model_blocks.c.
+ * It reads the residual stream, writes the next, and in its backward turns the
+ * gradient of what it wrote into that of what it read, in place:
+ *
+ *   residual ---+--> ... --+--> residual        d.residual, one for all blocks
+ *               +----------+
+ */
+#ifndef TRAINER_MODEL_MODEL_BLOCKS_H
+#define TRAINER_MODEL_MODEL_BLOCKS_H
+
+#include "trainer/model/parameters.h"
+#include "trainer/program/program.h"
+
+typedef struct wefti_builder {
+    wefti_program *program;
+    const wefti_parameters *plan; /* borrowed by the nodes */
+    size_t tensor;                /* the next one of the module's */
+    size_t residual, d_residual;  /* values */
+} wefti_builder;
+
+typedef struct wefti_model_block {
+    const char *name;
+    void (*list)(wefti_tensor_list *list, const wefti_model_shape *shape,
+                 size_t layer);
+    void (*append)(wefti_builder *builder);
+} wefti_model_block;
+
+extern const wefti_model_block wefti_embedding_block, wefti_attention_block,
+    wefti_ffn_block, wefti_head_block;
+
+/* Those of a decoder layer, in order; NULL after the last. */
+extern const wefti_model_block *const wefti_layer_blocks[];
+
+/* Lists a layer's tensor: name and pieces get the layer's prefix, rows are the
+ * sum of the pieces'. */
+void wefti_layer_list_tensor(wefti_tensor_list *list, size_t layer,
+                             const wefti_tensor_info *info);
+
+/* The next tensor of the module, in the order in which the block lists them. */
+wefti_node_parameter wefti_builder_take_tensor(wefti_builder *builder);
+
+/* ---- nodes that several blocks have ---------------------------------------
+ */
+
+/* Whether F and I run by rows (program.h). */
+typedef enum wefti_node_rows { WEFTI_WHOLE, WEFTI_BY_ROWS } wefti_node_rows;
+
+/*
+ * RMSNorm of the residual; d_normed is the gradient of what it returns. first
+ * writes d_residual, others add to it.
+ */
+size_t wefti_append_norm(wefti_builder *builder, wefti_node_rows rows,
+                         size_t d_normed, bool first);
+
+/*
+ * y = x W^T, of the next tensor. dy and dx are their gradients; dy may be y,
+ * where that has become it.
+ */
+void wefti_append_linear(wefti_builder *builder, const char *label,
+                         wefti_node_rows rows, size_t x, size_t dx, size_t y,
+                         size_t dy);
+
+/* residual + x W^T, of the next tensor, is the next residual. */
+void wefti_append_residual(wefti_builder *builder, const char *label,
+                           wefti_node_rows rows, size_t x, size_t dx);
+
+/* ---- a stage's edges ------------------------------------------------------
+ */
+
+/* The residual comes from another stage, or goes there. */
+void wefti_append_receive(wefti_builder *builder);
+void wefti_append_send(wefti_builder *builder);
+
+/*
+ * wefti_stage_append - the program of layers first_layer .. layers_end - 1,
+ * with the model's ends where they are there. *logits_out: the last stage's.
+ */
+void wefti_stage_append(wefti_program *program, const wefti_parameters *plan,
+                        size_t first_layer, size_t layers_end,
+                        size_t *logits_out);
+
+#endif

@@ -42,6 +42,9 @@ void wefti_options_help(FILE *file)
         "                           model.safetensors in DIR\n"
         "  --export-hf DIR          afterwards write the model so, into a new\n"
         "                           folder\n"
+        "  --print-program          only print what each stage does, node by "
+        "node,\n"
+        "                           and where its values lie\n"
         "  --keys                   every key of CONFIG.yaml: its default, "
         "what "
         "is\n"
@@ -110,6 +113,7 @@ static bool is_flag(wefti_options *options, const char *argument)
         const char *name;
         bool *value;
     } rows[] = {{"--measure", &options->measure},
+                {"--print-program", &options->print_program},
                 {"--keys", &options->keys},
                 {"--help", &options->help},
                 {"--version", &options->version}};

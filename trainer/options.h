@@ -22,6 +22,7 @@ typedef struct wefti_options {
     const char *report;                /* NULL: none; a file */
     const char *import_hf, *export_hf; /* NULL: none; folders */
     bool measure;
+    bool print_program;       /* then nothing is trained */
     bool keys, help, version; /* then nothing else counts */
 } wefti_options;
 

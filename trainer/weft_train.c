@@ -8,6 +8,7 @@
 #include "base/settings.h"
 #include "comm/oob/source.h"
 #include "trainer/config/config_key.h"
+#include "trainer/print_program.h"
 #include "trainer/run.h"
 #include "weft/version.h"
 
@@ -104,6 +105,20 @@ static int run_ranks(const wefti_options *options, wefti_flight *flight)
                        left < per_process ? left : (int)per_process, nranks);
 }
 
+/* Where a launcher has started several, rank 0 prints. */
+static int print_program(const wefti_options *options)
+{
+    int rank = 0, nranks;
+    weft_status status = wefti_launch_source_find_rank(&rank, &nranks);
+    if (status == WEFT_OK && rank == 0) {
+        status = wefti_print_program(options, stdout);
+    }
+    if (status != WEFT_OK) {
+        fprintf(stderr, "weft-train: %s\n", weft_error_text());
+    }
+    return status == WEFT_OK ? 0 : EXIT_FAILED;
+}
+
 /* With SIGUSR1 as the way to ask where all ranks are. */
 static int run_watched(const wefti_options *options)
 {
@@ -133,6 +148,8 @@ int main(int argc, char **argv)
         wefti_config_keys_print(stdout);
     } else if (options.version) {
         printf("weft-train %s\n", weft_version_text());
+    } else if (options.print_program) {
+        exit_status = print_program(&options);
     } else {
         exit_status = run_watched(&options);
     }

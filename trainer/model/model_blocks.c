@@ -6,11 +6,10 @@
 
 #include <stdio.h>
 
+#define ROW(name) &wefti_##name##_block,
 const wefti_model_block *const wefti_layer_blocks[] = {
-    &wefti_attention_block,
-    &wefti_ffn_block,
-    NULL,
-};
+    WEFTI_LAYER_BLOCK_LIST(ROW) NULL};
+#undef ROW
 
 void wefti_layer_list_tensor(wefti_tensor_list *list, size_t layer,
                              const wefti_tensor_info *info)

@@ -5,7 +5,7 @@
  *
  *   embedding | attention ffn | attention ffn | ... | head
  *
- * A block of a decoder layer is a file of its own and a line in model_blocks.c.
+ * A block of a decoder layer is a file of its own and a line in the list below.
  * It reads the residual stream, writes the next, and in its backward turns the
  * gradient of what it wrote into that of what it read, in place:
  *
@@ -32,10 +32,19 @@ typedef struct wefti_model_block {
     void (*append)(wefti_builder *builder);
 } wefti_model_block;
 
-extern const wefti_model_block wefti_embedding_block, wefti_attention_block,
-    wefti_ffn_block, wefti_head_block;
+/* Those of a decoder layer, in order; X(name): wefti_<name>_block. */
+#define WEFTI_LAYER_BLOCK_LIST(X)                                              \
+    X(attention)                                                               \
+    X(ffn)
 
-/* Those of a decoder layer, in order; NULL after the last. */
+#define WEFTI_BLOCK_DECLARE(name)                                              \
+    extern const wefti_model_block wefti_##name##_block;
+WEFTI_BLOCK_DECLARE(embedding)
+WEFTI_LAYER_BLOCK_LIST(WEFTI_BLOCK_DECLARE)
+WEFTI_BLOCK_DECLARE(head)
+#undef WEFTI_BLOCK_DECLARE
+
+/* The list; NULL after the last. */
 extern const wefti_model_block *const wefti_layer_blocks[];
 
 /* Lists a layer's tensor: name and pieces get the layer's prefix, rows are the

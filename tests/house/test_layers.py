@@ -32,6 +32,7 @@ MAY_SEE = {
     "comm/oob": ["base"],
     "comm": ["kernels/wire", "topo", "device", "base"],
     "overlap": ["comm", "kernels/wire", "device", "base"],
+    "trainer/mesh": ["base"],
     "trainer": ["overlap", "comm", "kernels/math", "kernels/wire", "topo",
                 "device", "base"],
     "perf": ["overlap", "comm", "kernels/math", "kernels/wire", "topo",
@@ -47,7 +48,8 @@ MUST_SEE = {
     "comm/oob": ["comm/oob", "base"],
     "comm": ["comm", "comm/oob", "kernels/wire", "device", "base"],
     "overlap": ["overlap", "comm"],
-    "trainer": ["overlap", "comm", "kernels/math", "base"],
+    "trainer/mesh": ["trainer/mesh", "base"],
+    "trainer": ["trainer/mesh", "overlap", "comm", "kernels/math", "base"],
     "perf": ["perf", "comm", "base"],
 }
 SKIPPED = {"build", ".git", ".cache"}

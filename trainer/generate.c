@@ -72,7 +72,7 @@ static weft_status next_byte(wefti_replica *replica,
     }
     return piped ? weft_broadcast(byte_out, byte_out, 1, WEFT_DTYPE_U8,
                                   wefti_pipe_last(&replica->pipe),
-                                  replica->pipe.extra_group, NULL)
+                                  replica->mesh.comms[WEFTI_MESH_CHAIN], NULL)
                  : WEFT_OK;
 }
 

@@ -34,8 +34,8 @@ static weft_status make_exchanged(wefti_replica *replica, real **leaf_out)
     const size_t line = WEFTI_STORAGE_ALIGN_BYTES / sizeof(real);
     const size_t stride = (elems + line) / line * line;
     weft_status status;
-    if (wefti_comm_reads_mapped(replica->replica_group)) {
-        status = weft_mem_create(replica->replica_group,
+    if (wefti_comm_reads_mapped(replica->mesh.comms[WEFTI_MESH_DATA])) {
+        status = weft_mem_create(replica->mesh.comms[WEFTI_MESH_DATA],
                                  2 * stride * sizeof(real), &replica->shared);
         real *base = weft_mem_get_base(replica->shared);
         replica->values = base;
@@ -74,7 +74,7 @@ static weft_status make_arrays(wefti_replica *replica)
 static weft_status make_bucket_sets(wefti_replica *replica)
 {
     weft_bucket_config config = {.size_bytes = sizeof(config),
-                                 .comm = replica->replica_group,
+                                 .comm = replica->mesh.comms[WEFTI_MESH_DATA],
                                  .device = replica->config.device,
                                  .dtype = WEFTI_REAL_DTYPE,
                                  .extents = replica->plan.buckets,
@@ -136,13 +136,39 @@ void wefti_replica_load(const wefti_replica *replica, uint64_t first,
     }
 }
 
+/* The mesh of the job, and this rank's place in it. */
+static weft_status connect_mesh(wefti_replica *replica)
+{
+    const wefti_replica_config *config = &replica->config;
+    weft_schedule_info info = {.size_bytes = sizeof(info), .directions = 1};
+    wefti_mesh sizes = config->mesh;
+    wefti_mesh mesh;
+    weft_status status =
+        wefti_replica_is_piped(replica)
+            ? weft_schedule_get_info(config->pipe.schedule, &info)
+            : WEFT_OK;
+    sizes.mirrored = info.directions == 2;
+    if (status == WEFT_OK) {
+        status = wefti_mesh_make(&sizes, (int)replica->nranks, &mesh);
+    }
+    if (status == WEFT_OK) {
+        status = wefti_mesh_connect(&replica->mesh, &mesh, config->comm,
+                                    config->ledger);
+    }
+    if (status == WEFT_OK) {
+        weft_comm *data = replica->mesh.comms[WEFTI_MESH_DATA];
+        replica->copy = (size_t)replica->mesh.at.dp;
+        replica->copies = (size_t)mesh.dp;
+        replica->share = (size_t)weft_comm_get_rank(data);
+        replica->shares = (size_t)weft_comm_get_nranks(data);
+    }
+    return status;
+}
+
 /* The whole model on every rank. */
 static weft_status plan_whole(wefti_replica *replica)
 {
     const wefti_replica_config *config = &replica->config;
-    replica->replica_group = config->comm;
-    replica->copy = replica->share = replica->rank;
-    replica->copies = replica->shares = replica->nranks;
     return wefti_parameters_plan(&config->shape, config->bucket_bytes,
                                  replica->shares, &replica->plan);
 }
@@ -158,14 +184,9 @@ static weft_status plan_parts(wefti_replica *replica)
                            config->shape.layers);
     }
     weft_status status =
-        wefti_pipe_connect(&replica->pipe, &config->pipe, config->comm,
-                           config->ledger, &config->shape, parts, &count);
+        wefti_pipe_place(&replica->pipe, &config->pipe, &replica->mesh,
+                         &config->shape, parts, &count);
     if (status == WEFT_OK) {
-        replica->replica_group = replica->pipe.replica_group;
-        replica->copies = wefti_pipe_copies(&replica->pipe, config->comm);
-        replica->copy = replica->rank % replica->copies;
-        replica->share = (size_t)weft_comm_get_rank(replica->replica_group);
-        replica->shares = (size_t)weft_comm_get_nranks(replica->replica_group);
         status = wefti_parameters_plan_parts(
             &config->shape, config->bucket_bytes, replica->shares, parts, count,
             true, &replica->plan);
@@ -219,8 +240,11 @@ weft_status wefti_replica_init(wefti_replica *replica,
                         .rank = (size_t)weft_comm_get_rank(config->comm),
                         .nranks = (size_t)weft_comm_get_nranks(config->comm),
                         .resident_bytes = wefti_footprint_resident_bytes()};
-    weft_status status = wefti_replica_is_piped(replica) ? plan_parts(replica)
-                                                         : plan_whole(replica);
+    weft_status status = connect_mesh(replica);
+    if (status == WEFT_OK) {
+        status = wefti_replica_is_piped(replica) ? plan_parts(replica)
+                                                 : plan_whole(replica);
+    }
     if (status == WEFT_OK) {
         status = wefti_footprint_check(replica);
     }
@@ -244,7 +268,7 @@ weft_status wefti_replica_init(wefti_replica *replica,
 void wefti_replica_abort(wefti_replica *replica)
 {
     wefti_saver_abort(replica->saver);
-    wefti_pipe_abort(&replica->pipe);
+    wefti_mesh_abort(&replica->mesh);
 }
 
 void wefti_replica_fini(wefti_replica *replica)
@@ -264,7 +288,7 @@ void wefti_replica_fini(wefti_replica *replica)
     wefti_model_destroy(replica->model);
     wefti_parameters_fini(&replica->plan);
     weft_mem_destroy(replica->shared);
-    wefti_pipe_leave(&replica->pipe);
+    wefti_mesh_leave(&replica->mesh);
     *replica = (wefti_replica){0};
 }
 

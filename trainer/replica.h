@@ -30,6 +30,7 @@ struct wefti_saver;
 
 /*
  * comm, device, ledger, data   borrowed; ledger may be NULL.
+ * mesh                         its sizes, but dp; pp is the schedule's
  * micro_batch                  sequences of one pass
  * global_batch                 sequences of one step, all ranks together: a
  *                              multiple of micro_batch, one each at least
@@ -39,6 +40,7 @@ typedef struct wefti_replica_config {
     weft_device *device;
     weft_ledger *ledger;
     const wefti_data *data;
+    wefti_mesh mesh;
     wefti_model_shape shape;
     wefti_optimizer_config optimizer;
     size_t micro_batch;
@@ -52,10 +54,10 @@ typedef struct wefti_replica_config {
 
 typedef struct wefti_replica {
     wefti_replica_config config;
-    size_t rank, nranks;      /* of the job */
-    size_t copy, copies;      /* of the model: without a pipeline the same */
-    size_t share, shares;     /* in replica_group */
-    weft_comm *replica_group; /* the ranks with the same parameters */
+    size_t rank, nranks;  /* of the job */
+    size_t copy, copies;  /* of the model: without a pipeline the same */
+    size_t share, shares; /* of the parameters this rank has */
+    wefti_mesh_comms mesh;
     wefti_parameters plan;
     wefti_model *model;        /* NULL in a pipeline */
     wefti_pipe pipe;           /* zero without one */

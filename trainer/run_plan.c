@@ -56,6 +56,7 @@ wefti_replica_config wefti_run_replica(const wefti_config *config,
         .comm = comm,
         .device = device,
         .data = data,
+        .mesh = wefti_config_mesh(config, weft_comm_get_nranks(comm)),
         .shape = wefti_run_shape(config),
         .optimizer = optimizer_of(config),
         .micro_batch = (size_t)config->train.micro_batch_size,
@@ -86,8 +87,7 @@ size_t wefti_run_spans(const wefti_config *config, int nranks,
     const wefti_model_shape shape = wefti_run_shape(config);
     size_t tensors = wefti_tensor_list_count(&shape) + 1; /* a copied head */
     size_t micro = (size_t)config->train.micro_batch_size;
-    size_t copies =
-        (size_t)nranks / (size_t)config->parallel.pipeline_model_parallel_size;
+    size_t copies = (size_t)wefti_config_mesh(config, nranks).dp;
     size_t passes =
         divide_up((size_t)config->train.global_batch_size / micro, copies);
     size_t evaluations =

@@ -30,13 +30,11 @@ static double twice_round(double size)
 void wefti_seats_job(const wefti_config *config, size_t parameter_count,
                      int nranks, wefti_place_job *job_out)
 {
-    int tp = (int)config->parallel.tensor_model_parallel_size;
-    int cp = (int)config->parallel.context_parallel_size;
-    int ep = (int)config->parallel.expert_model_parallel_size;
-    int pp = (int)config->parallel.pipeline_model_parallel_size;
-    int others = tp * cp * ep * pp;
-    int dp = nranks / others > 0 ? nranks / others : 1;
-    const double replicas = (double)ep * dp;
+    const wefti_mesh mesh = wefti_config_mesh(config, nranks);
+    const int tp = mesh.tp, cp = mesh.cp, pp = mesh.pp;
+    const double ep = mesh.ep, replicas = mesh.dp;
+    /* Of ep what tp and cp hold stays as near as they do. */
+    const int beyond = wefti_mesh_ep_of_dp(&mesh);
     const double layers = (double)config->model.layers / pp;
     const double hidden = (double)config->model.hidden_size;
     const double kv = 2 * hidden / (double)config->model.heads *
@@ -45,7 +43,8 @@ void wefti_seats_job(const wefti_config *config, size_t parameter_count,
     const double tokens = (double)config->train.global_batch_size / replicas *
                           (double)config->model.seq_length / cp;
     const double activations = tokens * hidden * sizeof(real);
-    *job_out = (wefti_place_job){.sizes = {tp, cp, ep, dp, pp}};
+    *job_out =
+        (wefti_place_job){.sizes = {tp, cp, beyond, mesh.dp / beyond, pp}};
     /* Two sums a layer forwards, two backwards. */
     job_out->bytes[WEFTI_AXIS_TP] = 4 * layers * twice_round(tp) * activations;
     /* Keys and values go round forwards and backwards, gradients once. */
@@ -53,9 +52,9 @@ void wefti_seats_job(const wefti_config *config, size_t parameter_count,
         3 * layers * (cp - 1) * tokens * kv * sizeof(real);
     /* To the experts and back, forwards and backwards. */
     job_out->bytes[WEFTI_AXIS_EP] =
-        ep > 1 ? 4 * layers * (double)config->model.experts_per_token *
-                     activations * (ep - 1) / ep
-               : 0;
+        beyond > 1 ? 4 * layers * (double)config->model.experts_per_token *
+                         activations * (ep - 1) / ep
+                   : 0;
     /* Gradients are reduced, parameters gathered. */
     job_out->bytes[WEFTI_AXIS_DP] = twice_round(replicas) *
                                     (double)parameter_count /

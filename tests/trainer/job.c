@@ -189,8 +189,8 @@ static void keep_result(void *context, const wefti_replica *replica)
         result->late_parameters += count_late_parameters(replica);
     }
     if (wefti_replica_is_piped(replica) && replica->rank == 0) {
-        keep_name(replica->pipe.stage_group, result->comm_names[0]);
-        keep_name(replica->pipe.replica_group, result->comm_names[1]);
+        keep_name(replica->mesh.comms[WEFTI_MESH_LINE], result->comm_names[0]);
+        keep_name(replica->mesh.comms[WEFTI_MESH_DATA], result->comm_names[1]);
     }
     if (result->peaks_as_planned) {
         result->peaks_as_planned = has_planned_peaks(replica);

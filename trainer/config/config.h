@@ -15,6 +15,7 @@
 #ifndef TRAINER_CONFIG_CONFIG_H
 #define TRAINER_CONFIG_CONFIG_H
 
+#include "trainer/mesh/mesh.h"
 #include "weft/status.h"
 
 #include <stdbool.h>
@@ -176,6 +177,10 @@ void wefti_config_fini(wefti_config *config);
  */
 char *wefti_config_where(const wefti_config *config, const char *section,
                          const char *name, char *text, size_t text_bytes);
+
+/* The mesh that the sizes make of nranks ranks; dp 0: none, they do not divide
+ * them. */
+wefti_mesh wefti_config_mesh(const wefti_config *config, int nranks);
 
 /*
  * wefti_config_check - whether the layout is possible on nranks ranks: the

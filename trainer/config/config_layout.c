@@ -222,21 +222,31 @@ static weft_status check_tree(const wefti_config *config, int nranks,
                       ranks == 1 ? "" : "s");
 }
 
+wefti_mesh wefti_config_mesh(const wefti_config *config, int nranks)
+{
+    wefti_mesh mesh = {.tp = (int)config->parallel.tensor_model_parallel_size,
+                       .cp = (int)config->parallel.context_parallel_size,
+                       .ep = (int)config->parallel.expert_model_parallel_size,
+                       .pp =
+                           (int)config->parallel.pipeline_model_parallel_size};
+    mesh.dp = wefti_mesh_copies(&mesh, nranks);
+    return mesh;
+}
+
 weft_status wefti_config_check(const wefti_config *config, int nranks)
 {
     WEFTI_ASSERT(nranks > 0);
-    int pipeline = (int)config->parallel.pipeline_model_parallel_size;
+    int copies = wefti_config_mesh(config, nranks).dp;
     weft_status status = check_heads(config);
-    if (status == WEFT_OK && nranks % pipeline == 0) {
-        status = check_batch(config, nranks / pipeline);
+    if (status == WEFT_OK && copies > 0) {
+        status = check_batch(config, copies);
     }
     if (status == WEFT_OK) {
         status = wefti_config_check_pipeline(config, nranks);
     }
     /* Both directions of a schedule have half of the micro-batches. */
     bool two = strcmp(config->parallel.schedule, "dualpipe") == 0;
-    return status == WEFT_OK
-               ? check_tree(config, nranks / pipeline * (two ? 2 : 1),
-                            two ? "direction" : sharer(config))
-               : status;
+    return status == WEFT_OK ? check_tree(config, copies * (two ? 2 : 1),
+                                          two ? "direction" : sharer(config))
+                             : status;
 }

@@ -66,7 +66,7 @@ static weft_status check_inside(const wefti_config *config)
 static weft_status check_ranks(const wefti_config *config, int nranks)
 {
     int64_t size = config->parallel.pipeline_model_parallel_size;
-    if (nranks % size == 0) {
+    if (wefti_config_mesh(config, nranks).dp > 0) {
         return WEFT_OK;
     }
     int64_t below = size < nranks ? size : nranks;
@@ -194,7 +194,7 @@ static weft_status check_schedule(const wefti_config *config, int nranks)
 {
     int64_t each = config->train.global_batch_size /
                    config->train.micro_batch_size /
-                   (nranks / config->parallel.pipeline_model_parallel_size);
+                   wefti_config_mesh(config, nranks).dp;
     if (each > WEFT_SCHEDULE_MICROBATCHES_MOST) {
         return refuse(config, "train", "global_batch_size",
                       "gives each pipeline %" PRId64

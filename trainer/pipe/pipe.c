@@ -11,7 +11,6 @@
 #include "trainer/pipe/pipe_call.h"
 #include "trainer/replica.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 
 /* Stages of one direction: the model's. */
@@ -20,77 +19,9 @@ static int model_stages(const wefti_pipe *pipe)
     return pipe->info.stages / pipe->info.directions;
 }
 
-size_t wefti_pipe_copies(const wefti_pipe *pipe, weft_comm *job)
-{
-    return (size_t)(weft_comm_get_nranks(job) / pipe->info.ranks);
-}
-
 int wefti_pipe_last(const wefti_pipe *pipe)
 {
     return weft_schedule_get_rank(pipe->schedule, model_stages(pipe) - 1);
-}
-
-/* Ranks with the same parts: one number; and in which order they add. */
-static void find_group(const wefti_pipe *pipe, int copy, int *color, int *key)
-{
-    int mirror = pipe->info.ranks - 1 - pipe->rank;
-    bool two = pipe->info.directions == 2;
-    *color = two && mirror < pipe->rank ? mirror : pipe->rank;
-    *key = two ? 2 * copy + (mirror < pipe->rank) : copy;
-}
-
-/* Where ranks are numbered anew, the name says which of the job's they are. */
-static weft_status split_named(weft_comm *job, int color, int key,
-                               const char *name, weft_comm **comm_out)
-{
-    weft_comm_config config = {.size_bytes = sizeof(config), .name = name};
-    return weft_comm_split(job, color, key, &config, comm_out);
-}
-
-static weft_status split_pipeline(wefti_pipe *pipe, weft_comm *job, int copy)
-{
-    char line[32] = "pipeline", chain[32] = "chain";
-    if (wefti_pipe_copies(pipe, job) > 1) {
-        snprintf(line, sizeof(line), "pipeline of copy %d", copy);
-        snprintf(chain, sizeof(chain), "chain of copy %d", copy);
-    }
-    weft_status status =
-        split_named(job, copy, pipe->rank, line, &pipe->stage_group);
-    return status == WEFT_OK
-               ? split_named(job, copy, pipe->rank, chain, &pipe->extra_group)
-               : status;
-}
-
-static weft_status split_job(wefti_pipe *pipe, weft_comm *job)
-{
-    int copies = (int)wefti_pipe_copies(pipe, job);
-    int rank = weft_comm_get_rank(job);
-    int copy = rank % copies;
-    int color, key;
-    char name[32];
-    pipe->rank = rank / copies;
-    find_group(pipe, copy, &color, &key);
-    snprintf(name, sizeof(name), "data of pipeline rank %d", color);
-    if (pipe->info.directions == 2) {
-        snprintf(name, sizeof(name), "data of ranks %d and %d", color,
-                 pipe->info.ranks - 1 - color);
-    }
-    weft_status status = split_pipeline(pipe, job, copy);
-    return status == WEFT_OK
-               ? split_named(job, color, key, name, &pipe->replica_group)
-               : status;
-}
-
-static weft_status attach(wefti_pipe *pipe, weft_ledger *ledger)
-{
-    weft_comm *comms[] = {pipe->stage_group, pipe->extra_group,
-                          pipe->replica_group};
-    weft_status status = WEFT_OK;
-    pipe->ledger = ledger;
-    for (size_t i = 0; ledger && status == WEFT_OK && i < 3; i++) {
-        status = weft_ledger_attach(ledger, comms[i]);
-    }
-    return status;
 }
 
 /* The rank's stages in order of the model's layers, the plan's. */
@@ -120,35 +51,28 @@ static void list_stages(wefti_pipe *pipe, const wefti_model_shape *shape,
     }
 }
 
-weft_status wefti_pipe_connect(wefti_pipe *pipe,
-                               const wefti_pipe_config *config, weft_comm *job,
-                               weft_ledger *ledger,
-                               const wefti_model_shape *shape,
-                               wefti_layer_run *parts_out,
-                               size_t *part_count_out)
+weft_status wefti_pipe_place(wefti_pipe *pipe, const wefti_pipe_config *config,
+                             const wefti_mesh_comms *mesh,
+                             const wefti_model_shape *shape,
+                             wefti_layer_run *parts_out, size_t *part_count_out)
 {
-    *pipe = (wefti_pipe){.schedule = config->schedule};
+    *pipe = (wefti_pipe){
+        .schedule = config->schedule, .mesh = mesh, .rank = mesh->at.pp};
     pipe->info.size_bytes = sizeof(pipe->info);
     weft_status status = weft_schedule_get_info(config->schedule, &pipe->info);
     if (status != WEFT_OK) {
         return status;
     }
-    WEFTI_ASSERT(weft_comm_get_nranks(job) % pipe->info.ranks == 0);
+    WEFTI_ASSERT(mesh->mesh.pp == pipe->info.ranks);
     WEFTI_ASSERT(shape->layers >= (size_t)model_stages(pipe));
     pipe->stages = calloc((size_t)pipe->info.stages, sizeof(*pipe->stages));
     if (!pipe->stages) {
         return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for %d stages",
                            pipe->info.stages);
     }
-    status = split_job(pipe, job);
-    if (status == WEFT_OK) {
-        status = attach(pipe, ledger);
-    }
-    if (status == WEFT_OK) {
-        list_stages(pipe, shape, parts_out);
-        *part_count_out = pipe->stage_count;
-    }
-    return status;
+    list_stages(pipe, shape, parts_out);
+    *part_count_out = pipe->stage_count;
+    return WEFT_OK;
 }
 
 static weft_pipeline_config configure_pipeline(const wefti_pipe *pipe,
@@ -158,7 +82,7 @@ static weft_pipeline_config configure_pipeline(const wefti_pipe *pipe,
     const wefti_replica_config *own = &replica->config;
     return (weft_pipeline_config){.size_bytes = sizeof(weft_pipeline_config),
                                   .schedule = pipe->schedule,
-                                  .comm = pipe->stage_group,
+                                  .comm = pipe->mesh->comms[WEFTI_MESH_LINE],
                                   .device = own->device,
                                   .ledger = own->ledger,
                                   .rows = own->micro_batch * own->shape.seq,
@@ -302,7 +226,7 @@ static weft_status make_reduce(wefti_pipe *pipe, const wefti_replica *replica,
 {
     weft_bucket_config config = {
         .size_bytes = sizeof(config),
-        .comm = pipe->replica_group,
+        .comm = pipe->mesh->comms[WEFTI_MESH_DATA],
         .device = replica->config.device,
         .collective = WEFT_COLLECTIVE_REDUCESCATTER,
         .buffer = replica->gradient.leaf,
@@ -310,7 +234,7 @@ static weft_status make_reduce(wefti_pipe *pipe, const wefti_replica *replica,
         .extents = replica->plan.buckets + reduce.first_bucket,
         .count = reduce.buckets_end - reduce.first_bucket,
         .backwards = true,
-        .class_id = WEFT_CLASS_DP,
+        .class_id = wefti_mesh_class(WEFTI_MESH_DATA),
         .label = "gradients"};
     wefti_pipe_reduce *own = &pipe->reduces[pipe->reduce_count++];
     *own = reduce;
@@ -391,17 +315,6 @@ weft_status wefti_pipe_open(wefti_pipe *pipe, const wefti_pipe_config *config,
                              : status;
 }
 
-void wefti_pipe_abort(wefti_pipe *pipe)
-{
-    weft_comm *comms[] = {pipe->stage_group, pipe->extra_group,
-                          pipe->replica_group};
-    for (size_t i = 0; i < sizeof(comms) / sizeof(*comms); i++) {
-        if (comms[i]) {
-            (void)!weft_comm_abort(comms[i]);
-        }
-    }
-}
-
 void wefti_pipe_fini(wefti_pipe *pipe)
 {
     weft_pipeline_destroy(pipe->pipeline);
@@ -428,21 +341,5 @@ void wefti_pipe_fini(wefti_pipe *pipe)
     free(pipe->kept);
     wefti_workspace_fini(&pipe->workspace);
     free(pipe->stages);
-    *pipe = (wefti_pipe){.stage_group = pipe->stage_group,
-                         .extra_group = pipe->extra_group,
-                         .replica_group = pipe->replica_group,
-                         .ledger = pipe->ledger};
-}
-
-void wefti_pipe_leave(wefti_pipe *pipe)
-{
-    weft_comm *comms[] = {pipe->replica_group, pipe->extra_group,
-                          pipe->stage_group};
-    for (size_t i = 0; i < 3; i++) {
-        if (comms[i] && pipe->ledger) {
-            weft_ledger_detach(pipe->ledger, comms[i]);
-        }
-        weft_comm_destroy(comms[i]);
-    }
     *pipe = (wefti_pipe){0};
 }

@@ -1,17 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * trainer/pipe/pipe.h - a rank's place in a pipeline: its stages, their slots,
- * the executor of its list, and the groups of ranks it exchanges with.
+ * and the executor of its list.
  *
- *   rank of the job = rank of its pipeline * copies + copy
- *
- *   stage_group    the ranks of one pipeline; the executor's
- *   extra_group    the same ranks, for messages that are not in the list:
- *                  validation, generated text, tied gradients
- *   replica_group  the ranks that have the same parts of the model: those of
- *                  the other copies and, where a schedule has two directions,
- *                  their mirrors. Gradients are reduced and parameters gathered
- *                  here.
+ * Its communicators are the mesh's (trainer/mesh/mesh_comms.h): the line for
+ * the list, the chain for other messages, data for gradients and parameters.
  *
  * A rank's parts lie in one flat array (trainer/model/parameters.h). A stage's
  * gradients are added up in the tree of trainer/gradient.h, in the order in
@@ -20,9 +13,9 @@
 #ifndef TRAINER_PIPE_PIPE_H
 #define TRAINER_PIPE_PIPE_H
 
+#include "trainer/mesh/mesh_comms.h"
 #include "trainer/model/stage.h"
 #include "weft/bucket.h"
-#include "weft/ledger.h"
 #include "weft/pipeline.h"
 
 struct wefti_replica;
@@ -45,9 +38,8 @@ typedef struct wefti_pipe_reduce {
 typedef struct wefti_pipe {
     const weft_schedule *schedule; /* borrowed */
     weft_schedule_info info;
-    int rank; /* in the pipeline */
-    weft_comm *stage_group, *extra_group, *replica_group;
-    weft_ledger *ledger; /* of their operations; NULL: none */
+    int rank;                     /* in the pipeline */
+    const wefti_mesh_comms *mesh; /* borrowed */
     wefti_pipe_stage *stages;
     size_t stage_count;
     /* By part; then those of the tied embedding and its copy. */
@@ -64,7 +56,7 @@ typedef struct wefti_pipe {
     weft_pipeline *pipeline;
     int32_t *tokens[2];  /* of the forward and of the backward of a pair */
     int32_t *targets[2]; /* [micro_batch][seq] each */
-    real *rows[2]; /* [tokens][hidden]: from stage to stage of extra_group */
+    real *rows[2]; /* [tokens][hidden]: from stage to stage of the chain */
     real *tied;    /* [vocab][hidden]: the other end's; or NULL */
     weft_bucket_mode mode;
 } wefti_pipe;
@@ -78,15 +70,17 @@ typedef struct wefti_pipe_config {
 } wefti_pipe_config;
 
 /*
- * wefti_pipe_connect - the communicators, and which parts this rank has; then
- * the replica can be planned. Collective over the job.
+ * wefti_pipe_place - which parts this rank of the mesh has; then the replica
+ * can be planned. The mesh's comms are connected before open.
  *
  * parts_out   [stages of the schedule]
  */
-WEFT_NODISCARD weft_status wefti_pipe_connect(
-    wefti_pipe *pipe, const wefti_pipe_config *config, weft_comm *job,
-    weft_ledger *ledger, const wefti_model_shape *shape,
-    wefti_layer_run *parts_out, size_t *part_count_out);
+WEFT_NODISCARD weft_status wefti_pipe_place(wefti_pipe *pipe,
+                                            const wefti_pipe_config *config,
+                                            const wefti_mesh_comms *mesh,
+                                            const wefti_model_shape *shape,
+                                            wefti_layer_run *parts_out,
+                                            size_t *part_count_out);
 
 /*
  * wefti_pipe_estimate - what open will take for activations and the executor's
@@ -102,18 +96,8 @@ WEFT_NODISCARD weft_status wefti_pipe_open(wefti_pipe *pipe,
                                            const wefti_pipe_config *config,
                                            struct wefti_replica *replica);
 
-/* After a failure: ranks that wait, on this communicator or others, go on. */
-void wefti_pipe_abort(wefti_pipe *pipe);
-
-/*
- * wefti_pipe_fini - all but the communicators, which wefti_pipe_leave ends.
- * Both legal on what is zero, or was opened in part.
- */
+/* Legal on what is zero, or was opened in part. */
 void wefti_pipe_fini(wefti_pipe *pipe);
-void wefti_pipe_leave(wefti_pipe *pipe);
-
-/* How many copies of the pipeline the job has, and which one this is. */
-size_t wefti_pipe_copies(const wefti_pipe *pipe, weft_comm *job);
 
 /*
  * wefti_pipe_train - all micro-batches of a step, as the list says; losses go
@@ -140,7 +124,7 @@ WEFT_NODISCARD weft_status wefti_pipe_evaluate(struct wefti_replica *replica,
                                                double *losses_out,
                                                const real **logits_out);
 
-/* The rank of extra_group that has the last stage's logits. */
+/* The rank of the chain that has the last stage's logits. */
 int wefti_pipe_last(const wefti_pipe *pipe);
 
 #endif

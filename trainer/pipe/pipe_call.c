@@ -285,7 +285,7 @@ static weft_status exchange_tied(wefti_pipe *pipe, real *own, size_t elems)
     both[1] = both[0];
     both[1].kind = WEFT_P2P_RECV;
     both[1].buffer = pipe->tied;
-    return weft_p2p_post(both, 2, pipe->extra_group, NULL);
+    return weft_p2p_post(both, 2, pipe->mesh->comms[WEFTI_MESH_CHAIN], NULL);
 }
 
 /* Embedding and copy get the sum of their gradients, and so stay equal. */

@@ -22,9 +22,10 @@ static weft_status pass_on(const wefti_pipe *pipe, weft_p2p_kind kind, int peer,
                         .count = elems,
                         .dtype = WEFTI_REAL_DTYPE,
                         .peer = peer,
-                        .class_id = WEFT_CLASS_PP,
+                        .class_id = wefti_mesh_class(WEFTI_MESH_CHAIN),
                         .label = "evaluation"};
-    return weft_p2p_post(&message, 1, pipe->extra_group, NULL);
+    return weft_p2p_post(&message, 1, pipe->mesh->comms[WEFTI_MESH_CHAIN],
+                         NULL);
 }
 
 static const wefti_pipe_stage *find_stage(const wefti_pipe *pipe, int number)

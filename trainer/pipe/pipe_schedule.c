@@ -46,16 +46,10 @@ int wefti_pipe_schedule_chunks(const wefti_config *config, const char *name)
     return 0;
 }
 
-/* Of a job's pipelines. */
-static int64_t count_copies(const wefti_config *config, int nranks)
-{
-    return nranks / config->parallel.pipeline_model_parallel_size;
-}
-
 wefti_pipe_job wefti_pipe_schedule_job(const wefti_config *config, int nranks)
 {
     int64_t sequences =
-        config->train.global_batch_size / count_copies(config, nranks);
+        config->train.global_batch_size / wefti_config_mesh(config, nranks).dp;
     return (wefti_pipe_job){
         .ranks = (int)config->parallel.pipeline_model_parallel_size,
         .microbatches = (int)(sequences / config->train.micro_batch_size),
@@ -114,7 +108,7 @@ weft_status wefti_pipe_schedule_open(const wefti_config *config, int nranks,
     weft_status status = wefti_pipe_schedule_make(
         config,
         config->train.global_batch_size / config->train.micro_batch_size /
-            count_copies(config, nranks),
+            wefti_config_mesh(config, nranks).dp,
         schedule_out);
     return status == WEFT_OK ? pass(*schedule_out) : status;
 }

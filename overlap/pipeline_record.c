@@ -75,8 +75,10 @@ void wefti_pipeline_record_stop(wefti_pipeline_record *record,
                                 weft_schedule_wait wait, int rank)
 {
     record->wait_ns = wefti_clock_ns();
-    record->now->wait = wait;
-    record->now->wait_rank = rank;
+    if (wait != WEFT_WAIT_NONE) {
+        record->now->wait = wait;
+        record->now->wait_rank = rank;
+    }
     if (record->label) {
         weft_span_close(record->ledger, record->open, NULL);
     }

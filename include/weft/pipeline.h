@@ -148,7 +148,8 @@ typedef struct weft_pipeline weft_pipeline;
 /*
  * weft_pipeline_stop, _resume - from inside a call: the rank stops for what is
  * no rows (parameters under way), and goes on. As with weft_rows_wait the time
- * between is no compute, and the action's record says what was waited for.
+ * between is no compute, and the action's record says what was waited for
+ * (NONE: nothing, the rank did what is no compute).
  */
 void weft_pipeline_stop(weft_pipeline *pipeline, weft_schedule_wait wait);
 void weft_pipeline_resume(weft_pipeline *pipeline);

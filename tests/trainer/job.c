@@ -185,6 +185,9 @@ static void keep_result(void *context, const wefti_replica *replica)
         result->peaks_as_planned = wefti_replica_is_piped(replica);
     }
     keep_tensors(result, replica);
+    for (size_t i = 0; i < replica->pipe.stage_count; i++) {
+        result->early_parts += replica->pipe.reduces[i].early;
+    }
     if (wefti_replica_is_piped(replica)) {
         result->late_parameters += count_late_parameters(replica);
     }

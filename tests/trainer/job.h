@@ -54,6 +54,7 @@ typedef struct job_result {
     bool peaks_as_planned;        /* in every rank of a pipeline */
     char comm_names[2][32];       /* rank 0's line and group in a pipeline */
     size_t late_parameters;       /* see count_late_parameters in job.c */
+    size_t early_parts;           /* of all ranks: reduced behind their W */
     char printed[JOB_TEXT_BYTES]; /* rank 0's output */
     size_t printed_bytes;
 } job_result;

@@ -225,6 +225,28 @@ static void test_parameters_come_behind_forwards_of_stages_before(void **state)
     job_result_fini(&wanted);
 }
 
+/*
+ * Buckets need not wait for a stage's REDUCE_GRAD where nothing but messages is
+ * between it and the last W. Of two interleaved ranks the second one reduces
+ * its last part but one a backward later, and two directions never do it early.
+ */
+static void test_gradients_go_early_where_the_list_allows_it(void **state)
+{
+    (void)state;
+    static const struct {
+        layout cut;
+        size_t early;
+    } cases[] = {{{4, {PIPE(2), SCHEDULE(1f1b), SMALL}}, 4},
+                 {{2, {PIPE(2), SCHEDULE(zb_h1), SMALL}}, 2},
+                 {{2, {PIPE(2), SCHEDULE(interleaved), CHUNKS(2)}}, 3},
+                 {{2, {PIPE(2), SCHEDULE(dualpipe), SMALL}}, 0}};
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        job_result got = run_good(&cases[i].cut, STEPS(1), NULL);
+        assert_int_equal(got.early_parts, cases[i].early);
+        job_result_fini(&got);
+    }
+}
+
 /* Errors name ranks by communicator; those of a pipeline number them anew. */
 static void test_communicators_say_whose_ranks_they_number(void **state)
 {
@@ -527,6 +549,7 @@ int main(void)
         cmocka_unit_test(test_layers_that_do_not_divide_keep_the_bits),
         cmocka_unit_test(test_data_parallel_beside_pipelines_keeps_the_bits),
         cmocka_unit_test(test_parameters_come_behind_forwards_of_stages_before),
+        cmocka_unit_test(test_gradients_go_early_where_the_list_allows_it),
         cmocka_unit_test(test_communicators_say_whose_ranks_they_number),
         cmocka_unit_test(test_tied_embeddings_are_summed_and_stay_equal),
         cmocka_unit_test(test_uneven_batch_agrees_but_for_rounding),

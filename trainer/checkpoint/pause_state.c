@@ -18,6 +18,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "trainer/pipe/pipe_reduce.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -38,10 +39,7 @@ static size_t count_weighed(const wefti_pause *pause, int number,
     size_t sum = 0;
     (void)weft_schedule_get_actions(pipe->schedule, pipe->rank, &actions);
     for (size_t k = 0; k < position; k++) {
-        const weft_action *a = &actions[k];
-        bool weighs = a->type == WEFT_ACTION_W || a->type == WEFT_ACTION_B;
-        sum += (weighs && a->stage == number) ||
-               (a->type == WEFT_ACTION_FB && a->pair_stage == number);
+        sum += wefti_pipe_adds(&actions[k], number);
     }
     return sum;
 }
@@ -50,11 +48,16 @@ bool wefti_pause_is_reduced(const wefti_pause *pause, size_t stage,
                             size_t position)
 {
     const wefti_pipe *pipe = &pause->replica->pipe;
+    const wefti_pipe_stage *own = &pipe->stages[stage];
     const weft_action *actions;
+    if (pipe->reduces[own->part].early) {
+        return count_weighed(pause, own->number, position) ==
+               pause->replica->gradient.count;
+    }
     (void)weft_schedule_get_actions(pipe->schedule, pipe->rank, &actions);
     for (size_t k = 0; k < position; k++) {
         if (actions[k].type == WEFT_ACTION_REDUCE_GRAD &&
-            actions[k].stage == pipe->stages[stage].number) {
+            actions[k].stage == own->number) {
             return true;
         }
     }
@@ -261,6 +264,9 @@ weft_status wefti_pause_apply(wefti_pause *pause)
     for (size_t i = 0; i < pipe->stage_count; i++) {
         pipe->stages[i].weighed =
             count_weighed(pause, pipe->stages[i].number, pause->mark.position);
+        if (wefti_pause_is_reduced(pause, i, pause->mark.position)) {
+            wefti_pipe_reduce_skip(pipe, pipe->stages[i].part);
+        }
     }
     return status == WEFT_OK ? check_applied(pause) : status;
 }

@@ -9,6 +9,7 @@
 #include "overlap/schedule/schedule.h"
 #include "trainer/model/storage.h"
 #include "trainer/pipe/pipe_call.h"
+#include "trainer/pipe/pipe_reduce.h"
 #include "trainer/replica.h"
 
 #include <stdlib.h>
@@ -202,65 +203,13 @@ static weft_status make_buffers(wefti_pipe *pipe, const wefti_replica *replica)
                                "no memory for a micro-batch of %zu tokens",
                                tokens);
         }
-        status = wefti_storage_alloc(tokens * shape->hidden, &pipe->rows[i]);
+        if (pipe->info.stages > 1) {
+            status =
+                wefti_storage_alloc(tokens * shape->hidden, &pipe->rows[i]);
+        }
     }
     if (status == WEFT_OK && replica->plan.copies_head) {
         status = wefti_storage_alloc(shape->vocab * shape->hidden, &pipe->tied);
-    }
-    return status;
-}
-
-/* Of a part's buckets those that end with its last W. */
-static wefti_pipe_reduce untied(const wefti_parameters *plan, size_t part)
-{
-    const wefti_layer_run *own = &plan->parts[part];
-    bool first = own->first_layer == 0;
-    bool last = own->layers_end == plan->shape.layers;
-    return (wefti_pipe_reduce){own->first_bucket + (plan->copies_head && first),
-                               own->buckets_end - (plan->copies_head && last),
-                               NULL};
-}
-
-static weft_status make_reduce(wefti_pipe *pipe, const wefti_replica *replica,
-                               wefti_pipe_reduce reduce)
-{
-    weft_bucket_config config = {
-        .size_bytes = sizeof(config),
-        .comm = pipe->mesh->comms[WEFTI_MESH_DATA],
-        .device = replica->config.device,
-        .collective = WEFT_COLLECTIVE_REDUCESCATTER,
-        .buffer = replica->gradient.leaf,
-        .dtype = WEFTI_REAL_DTYPE,
-        .extents = replica->plan.buckets + reduce.first_bucket,
-        .count = reduce.buckets_end - reduce.first_bucket,
-        .backwards = true,
-        .class_id = wefti_mesh_class(WEFTI_MESH_DATA),
-        .label = "gradients"};
-    wefti_pipe_reduce *own = &pipe->reduces[pipe->reduce_count++];
-    *own = reduce;
-    return weft_bucket_create(&config, &own->set);
-}
-
-static weft_status make_reduces(wefti_pipe *pipe, const wefti_replica *replica)
-{
-    const wefti_parameters *plan = &replica->plan;
-    pipe->reduces = calloc(plan->part_count + 2, sizeof(*pipe->reduces));
-    if (!pipe->reduces) {
-        return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for %zu parts",
-                           plan->part_count);
-    }
-    weft_status status = WEFT_OK;
-    for (size_t i = 0; i < plan->part_count && status == WEFT_OK; i++) {
-        status = make_reduce(pipe, replica, untied(plan, i));
-    }
-    const size_t ends[] = {wefti_tensor_embedding(), wefti_tensor_head(plan)};
-    for (size_t i = 0; i < 2 && plan->copies_head && status == WEFT_OK; i++) {
-        const wefti_tensor *tensor = &plan->tensors[ends[i]];
-        if (tensor->here) {
-            status = make_reduce(
-                pipe, replica,
-                (wefti_pipe_reduce){tensor->bucket, tensor->bucket + 1, NULL});
-        }
     }
     return status;
 }
@@ -309,7 +258,7 @@ weft_status wefti_pipe_open(wefti_pipe *pipe, const wefti_pipe_config *config,
         status = make_buffers(pipe, replica);
     }
     if (status == WEFT_OK) {
-        status = make_reduces(pipe, replica);
+        status = wefti_pipe_reduce_open(replica);
     }
     return status == WEFT_OK ? weft_pipeline_create(&executed, &pipe->pipeline)
                              : status;
@@ -318,10 +267,7 @@ weft_status wefti_pipe_open(wefti_pipe *pipe, const wefti_pipe_config *config,
 void wefti_pipe_fini(wefti_pipe *pipe)
 {
     weft_pipeline_destroy(pipe->pipeline);
-    for (size_t i = 0; i < pipe->reduce_count; i++) {
-        weft_bucket_destroy(pipe->reduces[i].set);
-    }
-    free(pipe->reduces);
+    wefti_pipe_reduce_close(pipe);
     wefti_storage_free(pipe->tied);
     for (int i = 0; i < 2; i++) {
         wefti_storage_free(pipe->rows[i]);

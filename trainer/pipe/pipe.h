@@ -7,8 +7,9 @@
  * the list, the chain for other messages, data for gradients and parameters.
  *
  * A rank's parts lie in one flat array (trainer/model/parameters.h). A stage's
- * gradients are added up in the tree of trainer/gradient.h, in the order in
- * which its W come, and reduced when the list says REDUCE_GRAD.
+ * gradients are added up in the tree of trainer/gradient.h, bucket by bucket,
+ * in the order in which its W come, and reduced as trainer/pipe/pipe_reduce.h
+ * says.
  */
 #ifndef TRAINER_PIPE_PIPE_H
 #define TRAINER_PIPE_PIPE_H
@@ -29,10 +30,12 @@ typedef struct wefti_pipe_stage {
     wefti_stage *stage;
 } wefti_pipe_stage;
 
-/* Buckets that are reduced together. */
+/* Buckets that are reduced together, the last one first. */
 typedef struct wefti_pipe_reduce {
     size_t first_bucket, buckets_end;
     weft_bucket_set *set;
+    bool early;  /* each goes as soon as it is final */
+    size_t left; /* have not gone in this step */
 } wefti_pipe_reduce;
 
 typedef struct wefti_pipe {
@@ -56,8 +59,9 @@ typedef struct wefti_pipe {
     weft_pipeline *pipeline;
     int32_t *tokens[2];  /* of the forward and of the backward of a pair */
     int32_t *targets[2]; /* [micro_batch][seq] each */
-    real *rows[2]; /* [tokens][hidden]: from stage to stage of the chain */
-    real *tied;    /* [vocab][hidden]: the other end's; or NULL */
+    /* [tokens][hidden]: from stage to stage of the chain; NULL: there is one */
+    real *rows[2];
+    real *tied; /* [vocab][hidden]: the other end's; or NULL */
     weft_bucket_mode mode;
 } wefti_pipe;
 
@@ -106,6 +110,9 @@ void wefti_pipe_fini(wefti_pipe *pipe);
  */
 WEFT_NODISCARD weft_status wefti_pipe_train(struct wefti_replica *replica,
                                             weft_bucket_mode reduce);
+
+/* Whether an action adds a micro-batch's gradients of a stage. */
+bool wefti_pipe_adds(const weft_action *action, int stage);
 
 /* This rank's share of a bucket's gradients is the sum of all. */
 WEFT_NODISCARD weft_status wefti_pipe_reduced(const wefti_pipe *pipe,

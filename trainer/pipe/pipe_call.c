@@ -10,8 +10,8 @@
 
 #include "base/check.h"
 #include "trainer/checkpoint/pause.h"
+#include "trainer/pipe/pipe_reduce.h"
 #include "trainer/replica.h"
-#include "weft/p2p.h"
 
 #include <string.h>
 
@@ -61,7 +61,7 @@ static wefti_pipe_stage *find_stage(wefti_pipe *pipe, int number)
  */
 static weft_status use(void *context, size_t tensor)
 {
-    wefti_replica *replica = context;
+    wefti_replica *replica = ((operation *)context)->replica;
     size_t end = replica->plan.tensors[tensor].bucket + 1;
     weft_status status = WEFT_OK;
     while (replica->arrived < end && status == WEFT_OK) {
@@ -74,6 +74,25 @@ static weft_status use(void *context, size_t tensor)
         replica->arrived += status == WEFT_OK;
     }
     return status;
+}
+
+/*
+ * Gradients come last tensor first; a bucket is done with its first tensor: it
+ * joins those of the micro-batches before, and after the last one it is final.
+ */
+static weft_status finish(void *context, size_t tensor)
+{
+    operation *act = context;
+    wefti_replica *replica = act->replica;
+    const wefti_tensor *tensors = replica->plan.tensors;
+    size_t bucket = tensors[tensor].bucket;
+    if (tensor > 0 && tensors[tensor - 1].bucket == bucket) {
+        return WEFT_OK;
+    }
+    wefti_gradient_add(&replica->gradient, bucket, act->own->weighed);
+    return act->own->weighed + 1 == replica->gradient.count
+               ? wefti_pipe_reduce_final(replica, act->own->part, bucket)
+               : WEFT_OK;
 }
 
 /* side: whose batch is filled in, FORWARD's or BACKWARD's. */
@@ -96,7 +115,7 @@ static void begin(operation *act, void *context, const weft_pipeline_work *work,
                                 .slot = (size_t)work->slot,
                                 .input = port_of(work->input, wait_rows),
                                 .output = port_of(work->output, signal_rows)},
-                       .hooks = {.context = replica, .use = use},
+                       .hooks = {act, use, finish},
                        .losses = wefti_replica_losses(replica) + first};
     act->pass.batch = &act->batch;
     act->pass.hooks = &act->hooks;
@@ -135,19 +154,10 @@ static void keep_input(const operation *act, const weft_pipeline_work *work)
     }
 }
 
-/* W is done: its gradients join those of the micro-batches before. */
 static weft_status end_weights(const operation *act, weft_status status)
 {
-    wefti_gradient *gradient = &act->replica->gradient;
-    const wefti_layer_run *part = &act->replica->plan.parts[act->own->part];
-    if (status != WEFT_OK) {
-        return status;
-    }
-    for (size_t i = part->first_bucket; i < part->buckets_end; i++) {
-        wefti_gradient_add(gradient, i, act->own->weighed);
-    }
-    act->own->weighed++;
-    return WEFT_OK;
+    act->own->weighed += status == WEFT_OK;
+    return status;
 }
 
 static weft_status forward(void *context, const weft_pipeline_work *work)
@@ -223,28 +233,10 @@ static weft_status pair(void *context, const weft_pipeline_work *up,
     return end_weights(&b, end_forward(&f, status));
 }
 
-/*
- * All buckets of a set are final: off they go. Their communicator has got this
- * step's parameters by now, but for stages that no forward has used yet.
- */
-static weft_status start_reduce(wefti_replica *replica,
-                                const wefti_pipe_reduce *reduce)
-{
-    weft_status status = wefti_replica_settle(replica);
-    if (status == WEFT_OK) {
-        status = weft_bucket_begin(reduce->set, replica->pipe.mode);
-    }
-    for (size_t i = reduce->buckets_end - reduce->first_bucket;
-         i > 0 && status == WEFT_OK; i--) {
-        status = weft_bucket_ready(reduce->set, i - 1);
-    }
-    return status;
-}
-
 weft_status wefti_pipe_reduce_stage(wefti_replica *replica, int stage)
 {
-    const wefti_pipe_stage *own = find_stage(&replica->pipe, stage);
-    return start_reduce(replica, &replica->pipe.reduces[own->part]);
+    return wefti_pipe_reduce_rest(replica,
+                                  find_stage(&replica->pipe, stage)->part);
 }
 
 static weft_status whole(void *context, weft_action_type type, int stage)
@@ -268,56 +260,6 @@ const weft_pipeline_calls wefti_pipe_calls = {
     .reload = reload,
     .whole = whole};
 
-/* The gradient of the other end of a tied embedding, from its rank. */
-static weft_status exchange_tied(wefti_pipe *pipe, real *own, size_t elems)
-{
-    int first = weft_schedule_get_rank(pipe->schedule, 0);
-    int last = wefti_pipe_last(pipe);
-    weft_p2p both[2];
-    both[0] = (weft_p2p){.size_bytes = sizeof(weft_p2p),
-                         .kind = WEFT_P2P_SEND,
-                         .buffer = own,
-                         .count = elems,
-                         .dtype = WEFTI_REAL_DTYPE,
-                         .peer = pipe->rank == first ? last : first,
-                         .class_id = WEFT_CLASS_DP,
-                         .label = "tied embedding"};
-    both[1] = both[0];
-    both[1].kind = WEFT_P2P_RECV;
-    both[1].buffer = pipe->tied;
-    return weft_p2p_post(both, 2, pipe->mesh->comms[WEFTI_MESH_CHAIN], NULL);
-}
-
-/* Embedding and copy get the sum of their gradients, and so stay equal. */
-static weft_status sum_tied(wefti_replica *replica)
-{
-    wefti_pipe *pipe = &replica->pipe;
-    const wefti_parameters *plan = &replica->plan;
-    const wefti_tensor *embedding = &plan->tensors[wefti_tensor_embedding()];
-    const wefti_tensor *head = &plan->tensors[wefti_tensor_head(plan)];
-    real *leaf = replica->gradient.leaf;
-    size_t elems = wefti_tensor_elems(&embedding->info);
-    weft_status status = WEFT_OK;
-    if (embedding->here && head->here) {
-        real *table = leaf + embedding->start_elems;
-        replica->gradient.math->add(table, table, leaf + head->start_elems,
-                                    elems);
-        memcpy(leaf + head->start_elems, table, elems * sizeof(*leaf));
-    } else if (embedding->here || head->here) {
-        real *own = leaf + (embedding->here ? embedding : head)->start_elems;
-        status = exchange_tied(pipe, own, elems);
-        if (status == WEFT_OK) {
-            replica->gradient.math->add(own, own, pipe->tied, elems);
-        }
-    }
-    for (size_t i = plan->part_count; i < pipe->reduce_count; i++) {
-        if (status == WEFT_OK) {
-            status = start_reduce(replica, &pipe->reduces[i]);
-        }
-    }
-    return status;
-}
-
 weft_status wefti_pipe_train(wefti_replica *replica, weft_bucket_mode reduce)
 {
     wefti_pipe *pipe = &replica->pipe;
@@ -325,21 +267,11 @@ weft_status wefti_pipe_train(wefti_replica *replica, weft_bucket_mode reduce)
     for (size_t i = 0; i < pipe->stage_count; i++) {
         pipe->stages[i].weighed = 0;
     }
+    wefti_pipe_reduce_begin(pipe);
     weft_status status = replica->pause
                              ? wefti_pause_run(replica->pause)
                              : weft_pipeline_run(pipe->pipeline, SIZE_MAX);
-    return status == WEFT_OK && replica->plan.copies_head ? sum_tied(replica)
-                                                          : status;
-}
-
-weft_status wefti_pipe_reduced(const wefti_pipe *pipe, size_t bucket)
-{
-    size_t i = 0;
-    while (bucket < pipe->reduces[i].first_bucket ||
-           bucket >= pipe->reduces[i].buckets_end) {
-        i++;
-        WEFTI_ASSERT(i < pipe->reduce_count);
-    }
-    return weft_bucket_wait(pipe->reduces[i].set,
-                            bucket - pipe->reduces[i].first_bucket);
+    return status == WEFT_OK && replica->plan.copies_head
+               ? wefti_pipe_reduce_tied(replica)
+               : status;
 }

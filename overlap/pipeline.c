@@ -439,7 +439,9 @@ static weft_status fail(weft_pipeline *p, weft_status status)
     weft_fault now = {.size_bytes = sizeof(now)};
     if (weft_comm_get_fault(p->config.comm, &now) == WEFT_OK &&
         now.status == WEFT_OK) {
-        (void)!weft_comm_abort(p->config.comm);
+        if (p->plan.schedule->ranks > 1) {
+            (void)!weft_comm_abort(p->config.comm);
+        }
     } else {
         snprintf(p->failure, sizeof(p->failure), "%s", weft_error_text());
     }

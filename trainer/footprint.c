@@ -22,10 +22,12 @@ static void add_pipe(const wefti_replica *replica, wefti_footprint *sum)
     sum->activations_bytes += pipe->slots * pipe->slot_bytes +
                               pipe->kept_count * pipe->kept_bytes +
                               pipe->workspace.arena_elems * sizeof(real);
-    /* Two micro-batches each of tokens, targets and the rows sent between
-     * stages. */
+    /* Two micro-batches each of tokens, targets and, where the model is cut,
+     * of rows sent between stages. */
     sum->buffers_bytes += pipe->buffer_bytes;
-    sum->buffers_bytes += 2 * tokens * shape->hidden * sizeof(real);
+    if (pipe->info.stages > 1) {
+        sum->buffers_bytes += 2 * tokens * shape->hidden * sizeof(real);
+    }
     sum->buffers_bytes += 4 * tokens * sizeof(int32_t);
     if (pipe->tied) {
         sum->buffers_bytes += shape->vocab * shape->hidden * sizeof(real);
@@ -36,18 +38,12 @@ static void add_pipe(const wefti_replica *replica, wefti_footprint *sum)
 static wefti_footprint plan_of(const wefti_replica *replica)
 {
     const wefti_parameters *plan = &replica->plan;
-    size_t tokens = replica->config.micro_batch * plan->shape.seq;
     wefti_footprint sum = {.parameters_bytes = plan->flat_elems * sizeof(real),
                            .gradients_bytes =
                                (1 + replica->gradient.level_count) *
                                plan->flat_elems * sizeof(real),
-                           .moments_bytes = 2 * plan->own_elems * sizeof(real),
-                           .buffers_bytes = 2 * tokens * sizeof(int32_t)};
-    if (wefti_replica_is_piped(replica)) {
-        add_pipe(replica, &sum);
-    } else {
-        sum.activations_bytes = wefti_model_get_arena_bytes(replica->model);
-    }
+                           .moments_bytes = 2 * plan->own_elems * sizeof(real)};
+    add_pipe(replica, &sum);
     sum.copy_bytes = replica->saver ? replica->saver->copy_bytes : 0;
     return sum;
 }
@@ -64,18 +60,6 @@ static double total(const estimate *sum)
 {
     return sum->parameters + sum->gradients + sum->moments + sum->activations +
            sum->copy;
-}
-
-/* One pass through the model: its slot; less than what it takes with scratch.
- */
-static double estimate_model(const wefti_replica *replica)
-{
-    wefti_workspace workspace = {.sequences = replica->config.micro_batch};
-    const wefti_stage_config config = {.plan = &replica->plan,
-                                       .workspace = &workspace,
-                                       .layers_end = replica->plan.shape.layers,
-                                       .slots = 1};
-    return (double)wefti_stage_slot_elems(&config) * sizeof(real);
 }
 
 /* What a layer's activations are at least; in sizes that cannot overflow. */
@@ -106,10 +90,6 @@ static weft_status make_estimate(wefti_replica *replica, estimate *sum)
                       .activations = bound_activations(replica),
                       .copy = replica->config.copies ? 3 * own : 0};
     if (sum->activations > counts_exactly) {
-        return WEFT_OK;
-    }
-    if (!wefti_replica_is_piped(replica)) {
-        sum->activations = estimate_model(replica);
         return WEFT_OK;
     }
     return wefti_pipe_estimate(&replica->pipe, &replica->config.pipe, replica,

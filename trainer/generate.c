@@ -45,10 +45,11 @@ static wefti_micro_batch make_window(const wefti_replica *replica,
 {
     size_t seq = replica->config.shape.seq;
     size_t seen = length < seq ? length : seq;
+    int32_t *tokens = replica->pipe.tokens[0];
     for (size_t i = 0; i < seen; i++) {
-        replica->tokens[i] = text[length - seen + i];
+        tokens[i] = text[length - seen + i];
     }
-    return (wefti_micro_batch){replica->tokens, NULL, 1, seen};
+    return (wefti_micro_batch){tokens, NULL, 1, seen};
 }
 
 /* The next byte, on all ranks that take part. */
@@ -57,11 +58,7 @@ static weft_status next_byte(wefti_replica *replica,
                              wefti_random *random, unsigned char *byte_out)
 {
     const real *logits;
-    bool piped = wefti_replica_is_piped(replica);
-    weft_status status =
-        piped ? wefti_pipe_evaluate(replica, batch, NULL, &logits)
-              : wefti_model_predict(replica->model, replica->values, batch,
-                                    NULL, &logits);
+    weft_status status = wefti_pipe_evaluate(replica, batch, NULL, &logits);
     if (status != WEFT_OK) {
         return status;
     }
@@ -70,10 +67,9 @@ static weft_status next_byte(wefti_replica *replica,
             logits + (batch->length - 1) * replica->config.shape.vocab;
         *byte_out = draw(last, temperature, random);
     }
-    return piped ? weft_broadcast(byte_out, byte_out, 1, WEFT_DTYPE_U8,
-                                  wefti_pipe_last(&replica->pipe),
-                                  replica->mesh.comms[WEFTI_MESH_CHAIN], NULL)
-                 : WEFT_OK;
+    return weft_broadcast(byte_out, byte_out, 1, WEFT_DTYPE_U8,
+                          wefti_pipe_last(&replica->pipe),
+                          replica->mesh.comms[WEFTI_MESH_CHAIN], NULL);
 }
 
 weft_status wefti_generate(wefti_replica *replica,

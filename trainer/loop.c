@@ -144,7 +144,7 @@ static void note(wefti_loop *loop)
 {
     const wefti_replica *replica = loop->replica;
     wefti_page_note(loop->page, &loop->pending);
-    if (wefti_replica_is_piped(replica) &&
+    if (replica->pipe.info.ranks > 1 &&
         !wefti_pause_is_partial(replica->pause)) {
         wefti_page_keep(loop->page, replica->pipe.pipeline, &loop->pending);
     }

@@ -51,12 +51,9 @@ static weft_status make_exchanged(wefti_replica *replica, real **leaf_out)
     return status;
 }
 
-static weft_status make_arrays(wefti_replica *replica)
+static weft_status make_sums(wefti_replica *replica)
 {
     const wefti_replica_config *config = &replica->config;
-    size_t tokens = config->micro_batch * config->shape.seq;
-    replica->tokens = calloc(tokens, sizeof(*replica->tokens));
-    replica->targets = calloc(tokens, sizeof(*replica->targets));
     replica->step_sums = replica->plan.block_count + config->global_batch +
                          replica->nranks * WEFTI_STEP_TIMES;
     /* Validation losses travel in sums too. */
@@ -64,62 +61,38 @@ static weft_status make_arrays(wefti_replica *replica)
     replica->sums =
         calloc(replica->step_sums > windows ? replica->step_sums : windows,
                sizeof(*replica->sums));
-    if (!replica->tokens || !replica->targets || !replica->sums) {
-        return wefti_error(WEFT_ERR_NO_MEMORY,
-                           "no memory for a micro-batch of %zu tokens", tokens);
-    }
-    return WEFT_OK;
+    return replica->sums ? WEFT_OK
+                         : wefti_error(WEFT_ERR_NO_MEMORY,
+                                       "no memory for the sums of a step");
 }
 
-static weft_status make_bucket_sets(wefti_replica *replica)
+static weft_status make_gather(wefti_replica *replica)
 {
-    weft_bucket_config config = {.size_bytes = sizeof(config),
-                                 .comm = replica->mesh.comms[WEFTI_MESH_DATA],
-                                 .device = replica->config.device,
-                                 .dtype = WEFTI_REAL_DTYPE,
-                                 .extents = replica->plan.buckets,
-                                 .count = replica->plan.bucket_count,
-                                 .class_id = WEFT_CLASS_DP};
-    weft_status status = WEFT_OK;
-    if (!wefti_replica_is_piped(replica)) {
-        config.collective = WEFT_COLLECTIVE_REDUCESCATTER;
-        config.buffer = replica->gradient.leaf;
-        config.backwards = true;
-        config.label = "gradients";
-        status = weft_bucket_create(&config, &replica->reduce);
-    }
-    if (status != WEFT_OK) {
-        return status;
-    }
-    config.collective = WEFT_COLLECTIVE_ALLGATHER;
-    config.buffer = replica->values;
-    config.backwards = false;
-    config.label = "parameters";
+    const weft_bucket_config config = {
+        .size_bytes = sizeof(config),
+        .comm = replica->mesh.comms[WEFTI_MESH_DATA],
+        .device = replica->config.device,
+        .collective = WEFT_COLLECTIVE_ALLGATHER,
+        .buffer = replica->values,
+        .dtype = WEFTI_REAL_DTYPE,
+        .extents = replica->plan.buckets,
+        .count = replica->plan.bucket_count,
+        .class_id = wefti_mesh_class(WEFTI_MESH_DATA),
+        .label = "parameters"};
     return weft_bucket_create(&config, &replica->gather);
 }
 
 size_t wefti_replica_first_micro(const wefti_replica *replica, size_t copy)
 {
     const wefti_replica_config *config = &replica->config;
-    return config->global_batch / config->micro_batch * copy / replica->copies;
+    return wefti_mesh_first(config->global_batch / config->micro_batch, copy,
+                            replica->copies);
 }
 
 bool wefti_replica_is_fault(weft_status status)
 {
     return status == WEFT_ERR_PEER || status == WEFT_ERR_TIMEOUT ||
            status == WEFT_ERR_ABORTED || status == WEFT_ERR_MISMATCH;
-}
-
-bool wefti_replica_is_piped(const wefti_replica *replica)
-{
-    return replica->config.pipe.schedule != NULL;
-}
-
-weft_status wefti_replica_reduced(const wefti_replica *replica, size_t bucket)
-{
-    return wefti_replica_is_piped(replica)
-               ? wefti_pipe_reduced(&replica->pipe, bucket)
-               : weft_bucket_wait(replica->reduce, bucket);
 }
 
 void wefti_replica_load(const wefti_replica *replica, uint64_t first,
@@ -140,13 +113,10 @@ void wefti_replica_load(const wefti_replica *replica, uint64_t first,
 static weft_status connect_mesh(wefti_replica *replica)
 {
     const wefti_replica_config *config = &replica->config;
-    weft_schedule_info info = {.size_bytes = sizeof(info), .directions = 1};
+    weft_schedule_info info = {.size_bytes = sizeof(info)};
     wefti_mesh sizes = config->mesh;
     wefti_mesh mesh;
-    weft_status status =
-        wefti_replica_is_piped(replica)
-            ? weft_schedule_get_info(config->pipe.schedule, &info)
-            : WEFT_OK;
+    weft_status status = weft_schedule_get_info(config->pipe.schedule, &info);
     sizes.mirrored = info.directions == 2;
     if (status == WEFT_OK) {
         status = wefti_mesh_make(&sizes, (int)replica->nranks, &mesh);
@@ -165,15 +135,7 @@ static weft_status connect_mesh(wefti_replica *replica)
     return status;
 }
 
-/* The whole model on every rank. */
-static weft_status plan_whole(wefti_replica *replica)
-{
-    const wefti_replica_config *config = &replica->config;
-    return wefti_parameters_plan(&config->shape, config->bucket_bytes,
-                                 replica->shares, &replica->plan);
-}
-
-/* This rank's parts of it. */
+/* This rank's parts of the model, often all of it. */
 static weft_status plan_parts(wefti_replica *replica)
 {
     const wefti_replica_config *config = &replica->config;
@@ -189,7 +151,7 @@ static weft_status plan_parts(wefti_replica *replica)
     if (status == WEFT_OK) {
         status = wefti_parameters_plan_parts(
             &config->shape, config->bucket_bytes, replica->shares, parts, count,
-            true, &replica->plan);
+            replica->pipe.info.stages > 1, &replica->plan);
     }
     free(parts);
     return status;
@@ -199,15 +161,12 @@ size_t wefti_replica_count_passes(const wefti_replica *replica)
 {
     size_t all = wefti_replica_first_micro(replica, replica->copy + 1) -
                  wefti_replica_first_micro(replica, replica->copy);
-    return wefti_replica_is_piped(replica)
-               ? all / (size_t)replica->pipe.info.directions
-               : all;
+    return all / (size_t)replica->pipe.info.directions;
 }
 
 static weft_status make_all(wefti_replica *replica)
 {
     const wefti_replica_config *config = &replica->config;
-    bool piped = wefti_replica_is_piped(replica);
     real *leaf;
     weft_status status = make_exchanged(replica, &leaf);
     if (status == WEFT_OK) {
@@ -219,17 +178,15 @@ static weft_status make_all(wefti_replica *replica)
                                       replica->share, &config->optimizer);
     }
     if (status == WEFT_OK) {
-        status = make_arrays(replica);
+        status = make_sums(replica);
     }
     if (status == WEFT_OK) {
-        status = make_bucket_sets(replica);
+        status = make_gather(replica);
     }
     if (status != WEFT_OK) {
         return status;
     }
-    return piped ? wefti_pipe_open(&replica->pipe, &config->pipe, replica)
-                 : wefti_model_create(&replica->plan, config->micro_batch,
-                                      &replica->model);
+    return wefti_pipe_open(&replica->pipe, &config->pipe, replica);
 }
 
 weft_status wefti_replica_init(wefti_replica *replica,
@@ -242,8 +199,7 @@ weft_status wefti_replica_init(wefti_replica *replica,
                         .resident_bytes = wefti_footprint_resident_bytes()};
     weft_status status = connect_mesh(replica);
     if (status == WEFT_OK) {
-        status = wefti_replica_is_piped(replica) ? plan_parts(replica)
-                                                 : plan_whole(replica);
+        status = plan_parts(replica);
     }
     if (status == WEFT_OK) {
         status = wefti_footprint_check(replica);
@@ -276,16 +232,12 @@ void wefti_replica_fini(wefti_replica *replica)
     wefti_saver_destroy(replica->saver); /* which reads the pause's list */
     wefti_pause_destroy(replica->pause);
     weft_bucket_destroy(replica->gather);
-    weft_bucket_destroy(replica->reduce);
     wefti_pipe_fini(&replica->pipe);
     free(replica->sums);
-    free(replica->targets);
-    free(replica->tokens);
     wefti_storage_free(replica->own_values);
     wefti_storage_free(replica->own_leaf);
     wefti_optimizer_fini(&replica->optimizer);
     wefti_gradient_fini(&replica->gradient);
-    wefti_model_destroy(replica->model);
     wefti_parameters_fini(&replica->plan);
     weft_mem_destroy(replica->shared);
     wefti_mesh_leave(&replica->mesh);
@@ -332,45 +284,46 @@ void wefti_replica_work_end(wefti_replica *replica)
     }
 }
 
-bool wefti_replica_starts_span(const wefti_replica *replica, size_t tensor)
-{
-    return tensor > 0 && wefti_tensor_begins_module(&replica->plan, tensor);
-}
-
+/* Buckets come in their order: who asks for one waits for those before too. */
 weft_status wefti_replica_use(void *context, size_t tensor)
 {
     wefti_replica *replica = context;
-    size_t bucket = replica->plan.tensors[tensor].bucket;
-    if (bucket >= replica->arrived) {
-        wefti_replica_work_end(replica);
-        weft_status status = weft_bucket_wait(replica->gather, bucket);
-        if (status != WEFT_OK) {
-            return status;
+    size_t end = replica->plan.tensors[tensor].bucket + 1;
+    const char *label = replica->label;
+    weft_status status = WEFT_OK;
+    while (replica->arrived < end && status == WEFT_OK) {
+        status = weft_bucket_test(replica->gather, replica->arrived);
+        if (status == WEFT_INPROGRESS && label) {
+            wefti_replica_work_end(replica);
+            status = weft_bucket_wait(replica->gather, replica->arrived);
+            wefti_replica_work_begin(replica, label);
+        } else if (status == WEFT_INPROGRESS) {
+            weft_pipeline_stop(replica->pipe.pipeline, WEFT_WAIT_PARAM);
+            status = weft_bucket_wait(replica->gather, replica->arrived);
+            weft_pipeline_resume(replica->pipe.pipeline);
         }
-        replica->arrived = bucket + 1;
-        wefti_replica_work_begin(replica, "forward");
-    } else if (!replica->label || wefti_replica_starts_span(replica, tensor)) {
-        wefti_replica_work_begin(replica, "forward");
+        replica->arrived += status == WEFT_OK;
     }
-    return WEFT_OK;
+    return status;
 }
 
 /* Validation windows first .. first + count - 1 into tokens and targets. */
 static wefti_micro_batch load_windows(const wefti_replica *replica,
                                       size_t first, size_t count)
 {
+    int32_t *tokens = replica->pipe.tokens[0];
+    int32_t *targets = replica->pipe.targets[0];
     size_t seq = replica->config.shape.seq;
     for (size_t i = 0; i < count; i++) {
         size_t first_target;
         const uint8_t *window = wefti_data_validation(replica->config.data,
                                                       first + i, &first_target);
         for (size_t t = 0; t < seq; t++) {
-            replica->tokens[i * seq + t] = window[t];
-            replica->targets[i * seq + t] =
-                t >= first_target ? window[t + 1] : -1;
+            tokens[i * seq + t] = window[t];
+            targets[i * seq + t] = t >= first_target ? window[t + 1] : -1;
         }
     }
-    return (wefti_micro_batch){replica->tokens, replica->targets, count, seq};
+    return (wefti_micro_batch){tokens, targets, count, seq};
 }
 
 /* How many targets all windows together have. */
@@ -383,18 +336,6 @@ static size_t count_targets(const wefti_replica *replica, size_t windows)
         sum += replica->config.shape.seq - first_target;
     }
     return sum;
-}
-
-/* In a pipeline losses are written on the rank of the last stage. */
-static weft_status evaluate_group(wefti_replica *replica,
-                                  const wefti_micro_batch *batch,
-                                  double *losses_out)
-{
-    wefti_model_hooks hooks = {replica, wefti_replica_use, NULL};
-    return wefti_replica_is_piped(replica)
-               ? wefti_pipe_evaluate(replica, batch, losses_out, NULL)
-               : wefti_model_evaluate(replica->model, replica->values, batch,
-                                      &hooks, losses_out);
 }
 
 /* Losses of the groups of windows that fall to this copy, zeros elsewhere. */
@@ -410,7 +351,7 @@ static weft_status evaluate_own(wefti_replica *replica, size_t windows)
         wefti_micro_batch batch =
             load_windows(replica, first, group < left ? group : left);
         weft_status status =
-            evaluate_group(replica, &batch, replica->sums + first);
+            wefti_pipe_evaluate(replica, &batch, replica->sums + first, NULL);
         if (status != WEFT_OK) {
             return status;
         }
@@ -425,12 +366,7 @@ weft_status wefti_replica_evaluate(wefti_replica *replica, double *loss_out)
     if (windows == 0) {
         return WEFT_OK;
     }
-    weft_status status = wefti_replica_is_piped(replica)
-                             ? wefti_replica_settle(replica)
-                             : WEFT_OK;
-    if (status == WEFT_OK) {
-        status = evaluate_own(replica, windows);
-    }
+    weft_status status = evaluate_own(replica, windows);
     wefti_replica_work_end(replica);
     if (status == WEFT_OK) {
         /* A rank without windows has not waited for the parameters yet. */

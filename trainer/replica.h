@@ -8,8 +8,8 @@
  *   leaf       flat gradients; after reduction this rank's shares are the sums
  *   moments    of this rank's shares alone
  *
- * In a pipeline (trainer/pipe/pipe.h) all of this is of the rank's parts of the
- * model, shared with the ranks that have the same ones.
+ * All of this is of the rank's parts of the model (trainer/pipe/pipe.h), shared
+ * with the ranks that have the same ones.
  *
  * All ranks make the same calls in the same order.
  */
@@ -18,7 +18,6 @@
 
 #include "trainer/data/data.h"
 #include "trainer/gradient.h"
-#include "trainer/model/model.h"
 #include "trainer/optimizer.h"
 #include "trainer/pipe/pipe.h"
 #include "weft/bucket.h"
@@ -55,13 +54,12 @@ typedef struct wefti_replica_config {
 typedef struct wefti_replica {
     wefti_replica_config config;
     size_t rank, nranks;  /* of the job */
-    size_t copy, copies;  /* of the model: without a pipeline the same */
+    size_t copy, copies;  /* of the model */
     size_t share, shares; /* of the parameters this rank has */
     wefti_mesh_comms mesh;
     wefti_parameters plan;
-    wefti_model *model;        /* NULL in a pipeline */
-    wefti_pipe pipe;           /* zero without one */
-    struct wefti_pause *pause; /* inside steps; NULL without a pipeline */
+    wefti_pipe pipe;
+    struct wefti_pause *pause; /* inside steps; NULL: none is wanted */
     struct wefti_saver *saver; /* NULL: nothing is saved beside the training */
     wefti_gradient gradient;
     wefti_optimizer optimizer;
@@ -69,10 +67,7 @@ typedef struct wefti_replica {
     weft_mem *shared; /* holds values and the leaf; NULL: the two below do */
     real *own_values, *own_leaf;
     real *values;            /* flat */
-    weft_bucket_set *reduce; /* over gradient.leaf; NULL in a pipeline */
     weft_bucket_set *gather; /* over values */
-    int32_t *tokens;         /* [micro_batch][seq] */
-    int32_t *targets;        /* the same */
     double *sums;            /* see wefti_replica_losses, _times */
     size_t step_sums;        /* of them travel in a step */
     uint64_t step;           /* steps done */
@@ -100,16 +95,9 @@ size_t wefti_replica_first_micro(const wefti_replica *replica, size_t copy);
 /* Whether only a communicator fails so. */
 bool wefti_replica_is_fault(weft_status status);
 
-/* Whether the model is cut. */
-bool wefti_replica_is_piped(const wefti_replica *replica);
-
 /* Sequences first .. of the training data as a micro-batch. */
 void wefti_replica_load(const wefti_replica *replica, uint64_t first,
                         int32_t *tokens, int32_t *targets);
-
-/* This rank's share of a bucket's gradients is the sum of all. */
-WEFT_NODISCARD weft_status wefti_replica_reduced(const wefti_replica *replica,
-                                                 size_t bucket);
 
 /*
  * wefti_replica_init - collective over comm.
@@ -160,12 +148,10 @@ void wefti_replica_work_begin(wefti_replica *replica, const char *label);
 void wefti_replica_work_end(wefti_replica *replica);
 
 /*
- * wefti_replica_use - the hook of every forward pass: waits for the bucket of
- * a tensor where it has not arrived yet, and opens a span at every layer.
+ * wefti_replica_use - the hook of every forward pass: waits where the bucket of
+ * a tensor has not arrived yet, and meanwhile no compute goes on: neither this
+ * rank's span nor the executor's action.
  */
 WEFT_NODISCARD weft_status wefti_replica_use(void *replica, size_t tensor);
-
-/* Whether a span of its own begins with this tensor. */
-bool wefti_replica_starts_span(const wefti_replica *replica, size_t tensor);
 
 #endif

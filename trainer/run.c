@@ -51,7 +51,7 @@ static void describe_start(const wefti_run_state *state)
             replica->nranks == 1 ? "" : "s", state->data.text_bytes,
             state->data.files_taken, state->data.files_taken == 1 ? "" : "s",
             state->data.text_bytes - state->data.train_bytes);
-    if (wefti_replica_is_piped(replica)) {
+    if (replica->pipe.info.ranks > 1) {
         const wefti_pipe *pipe = &replica->pipe;
         fprintf(state->how.err,
                 "weft-train: %s on %d ranks%s, %d stages, %d micro-batches; "
@@ -120,7 +120,7 @@ static weft_status gather_report(wefti_run_state *state, bool stepped)
                             &state->page.sums.grown_bytes);
     weft_status status =
         wefti_page_gather(&state->page, state->comm, state->ledger);
-    if (status != WEFT_OK || !stepped || !wefti_replica_is_piped(replica)) {
+    if (status != WEFT_OK || !stepped || replica->pipe.info.ranks == 1) {
         return status;
     }
     wefti_pipe_job job =
@@ -135,7 +135,7 @@ static weft_status open_steps(wefti_run_state *state)
 {
     const wefti_pipe *pipe = &state->replica.pipe;
     const weft_action *actions;
-    return state->loop.page && wefti_replica_is_piped(&state->replica)
+    return state->loop.page && pipe->info.ranks > 1
                ? wefti_page_open_steps(
                      &state->page, weft_schedule_get_actions(
                                        pipe->schedule, pipe->rank, &actions))
@@ -392,8 +392,7 @@ weft_status wefti_run(const wefti_run_config *config, char *error_out,
     if (status == WEFT_OK && wefti_run_prints(state)) {
         status = close_files(state);
         status = status == WEFT_OK ? wefti_run_sum_up(state) : status;
-    } else if (status == WEFT_OK && wefti_replica_is_piped(&state->replica) &&
-               state->replica.copy == 0) {
+    } else if (status == WEFT_OK && state->replica.copy == 0) {
         status = wefti_run_generate(state);
     }
     if (status == WEFT_OK && config->inspect) {

@@ -196,6 +196,13 @@ weft_status wefti_run_open_replica(wefti_run_state *state)
     if (status == WEFT_OK) {
         status = weft_ledger_attach(state->ledger, state->comm);
     }
+    if (status == WEFT_OK) { /* after a loss ranks have other micro-batches */
+        weft_schedule_destroy(state->schedule);
+        state->schedule = NULL;
+        status = wefti_pipe_schedule_open(
+            config, weft_comm_get_rank(state->comm),
+            weft_comm_get_nranks(state->comm), &state->schedule);
+    }
     if (status != WEFT_OK) {
         return status;
     }
@@ -205,8 +212,12 @@ weft_status wefti_run_open_replica(wefti_run_state *state)
     replica.copies = config->checkpoint.every > 0 && config->checkpoint.async;
     status = wefti_replica_init(&state->replica, &replica);
     state->has_replica = status == WEFT_OK;
+    if (status == WEFT_OK) {
+        status = wefti_saver_create(&state->replica, replica.copies);
+    }
     return status == WEFT_OK
-               ? wefti_saver_create(&state->replica, replica.copies)
+               ? wefti_pause_create(&state->replica, &state->savepoint,
+                                    (size_t)config->checkpoint.inside)
                : status;
 }
 
@@ -253,11 +264,7 @@ static weft_status open_files(wefti_run_state *state)
 {
     const wefti_options *options = state->how.options;
     weft_status status = WEFT_OK;
-    if (wefti_replica_is_piped(&state->replica)) {
-        status = wefti_pause_create(&state->replica, &state->savepoint,
-                                    (size_t)state->config.checkpoint.inside);
-    }
-    if (status == WEFT_OK && options->resume) {
+    if (options->resume) {
         status = wefti_savepoint_read(&state->savepoint, &state->replica);
     }
     if (status == WEFT_OK && options->import_hf) {
@@ -290,7 +297,7 @@ weft_status wefti_run_open(wefti_run_state *state, bool *everywhere)
         status = init_savepoint(state);
     }
     if (status == WEFT_OK) {
-        status = wefti_run_open_schedule(state);
+        status = wefti_run_choose_schedule(state);
     }
     if (status == WEFT_OK) {
         status = wefti_run_open_replica(state);

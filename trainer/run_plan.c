@@ -5,6 +5,7 @@
 #include "trainer/run_plan.h"
 
 #include "trainer/model/stage.h"
+#include "trainer/pipe/pipe_schedule.h"
 
 #include <string.h>
 
@@ -66,7 +67,10 @@ wefti_replica_config wefti_run_replica(const wefti_config *config,
         .start = {config->model.init_scale, config->model.head_init_std,
                   config->model.embedding_init_std},
         .pipe = {schedule,
-                 config->overlap.pipeline ? WEFTI_LAYER_CHUNK_ROWS : 0, NULL}};
+                 wefti_pipe_schedule_wanted(config) && config->overlap.pipeline
+                     ? WEFTI_LAYER_CHUNK_ROWS
+                     : 0,
+                 NULL}};
 }
 
 static size_t divide_up(size_t all, size_t by)
@@ -75,9 +79,10 @@ static size_t divide_up(size_t all, size_t by)
 }
 
 /*
- * A pass opens one span a layer each way, and one a bucket; buckets are no more
- * than tensors. A step has as many again for norm, update and both transfers.
- * A pipeline's rank opens fewer: one an action, and its messages.
+ * An action has a span, and a further one for each bucket that it waits for or
+ * sends off; buckets are no more than tensors. Of a pass a rank has two actions
+ * without a pipeline, and with one three a stage: fewer than 2 a layer of all
+ * ranks. A step has as many again for norm, update and both transfers.
  */
 size_t wefti_run_spans(const wefti_config *config, int nranks,
                        size_t validation_windows)

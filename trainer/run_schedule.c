@@ -130,7 +130,7 @@ static weft_status try_some(wefti_run_state *state, bool choose)
                             wefti_run_prints(state) ? state->how.err : NULL);
 }
 
-weft_status wefti_run_open_schedule(wefti_run_state *state)
+weft_status wefti_run_choose_schedule(wefti_run_state *state)
 {
     const wefti_config *config = &state->config;
     const char *name = NULL; /* of what takes auto's place */
@@ -154,9 +154,5 @@ weft_status wefti_run_open_schedule(wefti_run_state *state)
     if (status == WEFT_OK && name) {
         set_schedule(state, name, chunks);
     }
-    return status == WEFT_OK
-               ? wefti_pipe_schedule_open(config,
-                                          weft_comm_get_nranks(state->comm),
-                                          &state->schedule)
-               : status;
+    return status;
 }

@@ -19,7 +19,7 @@ typedef struct wefti_run_state {
     wefti_data data;
     weft_ledger *ledger;
     wefti_trials trials;     /* of schedules, before the run */
-    weft_schedule *schedule; /* NULL: no pipeline */
+    weft_schedule *schedule; /* this rank's copy's */
     wefti_replica replica;
     wefti_savepoint savepoint;
     wefti_checkpoint_owner owner;              /* of where it saves */
@@ -47,10 +47,10 @@ bool wefti_run_prints(const wefti_run_state *state);
 WEFT_NODISCARD weft_status wefti_run_open(wefti_run_state *state,
                                           bool *everywhere);
 
-/* What all ranks of a pipeline run; comm and data are there. */
-WEFT_NODISCARD weft_status wefti_run_open_schedule(wefti_run_state *state);
+/* Which schedule a pipeline has, auto or named; comm and data are there. */
+WEFT_NODISCARD weft_status wefti_run_choose_schedule(wefti_run_state *state);
 
-/* Ledger and replica, on the communicator at hand. */
+/* Ledger, schedule and replica, on the communicator at hand. */
 WEFT_NODISCARD weft_status wefti_run_open_replica(wefti_run_state *state);
 
 /* Goes on with another communicator, or with none. */

@@ -10,89 +10,16 @@
 #include "trainer/train_step.h"
 
 #include "base/error.h"
+#include "trainer/pipe/pipe_reduce.h"
 
 #include <math.h>
 #include <string.h>
-
-/* What the hooks of one micro-batch need to know. */
-typedef struct micro_batch {
-    wefti_replica *replica;
-    size_t number; /* on this rank */
-    bool last;
-    bool begun; /* the round of reductions, where last */
-    weft_bucket_mode reduce;
-} micro_batch;
-
-static weft_status use(void *context, size_t tensor)
-{
-    micro_batch *micro = context;
-    return wefti_replica_use(micro->replica, tensor);
-}
-
-/* Gradients come last tensor first; a bucket is done with its first tensor. */
-static weft_status finish(void *context, size_t tensor)
-{
-    micro_batch *micro = context;
-    wefti_replica *replica = micro->replica;
-    const wefti_tensor *tensors = replica->plan.tensors;
-    size_t bucket = tensors[tensor].bucket;
-    weft_status status = WEFT_OK;
-    if (micro->last && !micro->begun) {
-        /* Not before: by now this step's parameters have all arrived. */
-        micro->begun = true;
-        status = weft_bucket_begin(replica->reduce, micro->reduce);
-    }
-    if (status != WEFT_OK) {
-        return status;
-    }
-    if (tensor == 0 || tensors[tensor - 1].bucket != bucket) {
-        wefti_gradient_add(&replica->gradient, bucket, micro->number);
-        if (micro->last) {
-            wefti_replica_work_end(replica);
-            status = weft_bucket_ready(replica->reduce, bucket);
-        }
-        wefti_replica_work_begin(replica, "backward");
-    } else if (wefti_replica_starts_span(replica, tensor)) {
-        wefti_replica_work_begin(replica, "backward");
-    }
-    return status;
-}
-
-static weft_status run_micro_batches(wefti_replica *replica,
-                                     weft_bucket_mode reduce)
-{
-    const wefti_replica_config *config = &replica->config;
-    size_t own =
-        wefti_replica_first_micro(replica, replica->copy) * config->micro_batch;
-    const wefti_micro_batch batch = {replica->tokens, replica->targets,
-                                     config->micro_batch, config->shape.seq};
-    double scale =
-        1.0 / ((double)config->global_batch * (double)config->shape.seq);
-    for (size_t i = 0; i < replica->gradient.count; i++) {
-        size_t first = own + i * config->micro_batch;
-        micro_batch micro = {.replica = replica,
-                             .number = i,
-                             .last = i + 1 == replica->gradient.count,
-                             .reduce = reduce};
-        wefti_model_hooks hooks = {&micro, use, finish};
-        wefti_replica_load(replica, replica->next_sequence + first,
-                           replica->tokens, replica->targets);
-        weft_status status = wefti_model_train(
-            replica->model, replica->values, &batch, scale, &hooks,
-            replica->gradient.leaf, wefti_replica_losses(replica) + first);
-        wefti_replica_work_end(replica);
-        if (status != WEFT_OK) {
-            return status;
-        }
-    }
-    return WEFT_OK;
-}
 
 /* Squares of this rank's shares, in the order in which they arrive. */
 static weft_status square_shares(wefti_replica *replica)
 {
     for (size_t i = replica->plan.bucket_count; i > 0; i--) {
-        weft_status status = wefti_replica_reduced(replica, i - 1);
+        weft_status status = wefti_pipe_reduced(&replica->pipe, i - 1);
         if (status != WEFT_OK) {
             return status;
         }
@@ -204,9 +131,7 @@ weft_status wefti_train_step_run(wefti_replica *replica,
     const wefti_replica_config *config = &replica->config;
     result_out->diverged = false;
     begin_sums(replica, times);
-    weft_status status = wefti_replica_is_piped(replica)
-                             ? wefti_pipe_train(replica, modes.reduce)
-                             : run_micro_batches(replica, modes.reduce);
+    weft_status status = wefti_pipe_train(replica, modes.reduce);
     if (status == WEFT_OK) {
         status = square_shares(replica);
     }
@@ -235,16 +160,7 @@ weft_status wefti_train_step_run(wefti_replica *replica,
 
 weft_status wefti_train_step_transfer(wefti_replica *replica)
 {
-    weft_status status =
-        weft_bucket_begin(replica->reduce, WEFT_BUCKET_OVERLAPPED);
-    for (size_t i = replica->plan.bucket_count; i > 0 && status == WEFT_OK;
-         i--) {
-        status = weft_bucket_ready(replica->reduce, i - 1);
-    }
-    for (size_t i = replica->plan.bucket_count; i > 0 && status == WEFT_OK;
-         i--) {
-        status = weft_bucket_wait(replica->reduce, i - 1);
-    }
+    weft_status status = wefti_pipe_reduce_alone(replica);
     if (status == WEFT_OK) {
         status = collect_sums(replica, WEFT_BUCKET_BLOCKING);
     }

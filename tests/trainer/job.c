@@ -84,7 +84,7 @@ static void keep_own(real *to, const real *flat, const wefti_replica *replica,
 /* All that rank 0 has without a pipeline, each rank's own with one. */
 static void keep_tensors(job_result *result, const wefti_replica *replica)
 {
-    bool whole = !wefti_replica_is_piped(replica);
+    bool whole = replica->pipe.info.ranks == 1;
     size_t at = 0;
     for (size_t i = 0; i < replica->plan.tensor_count; i++) {
         const wefti_tensor *tensor = &replica->plan.tensors[i];
@@ -182,16 +182,16 @@ static void keep_result(void *context, const wefti_replica *replica)
         result->parameter_count = replica->plan.parameter_count;
         result->parameters = make_room(result->parameter_count);
         result->gradients = make_room(result->parameter_count);
-        result->peaks_as_planned = wefti_replica_is_piped(replica);
+        result->peaks_as_planned = true;
     }
     keep_tensors(result, replica);
-    for (size_t i = 0; i < replica->pipe.stage_count; i++) {
+    for (size_t i = 0; i < replica->plan.part_count; i++) {
         result->early_parts += replica->pipe.reduces[i].early;
     }
-    if (wefti_replica_is_piped(replica)) {
+    if (replica->pipe.info.ranks > 1) {
         result->late_parameters += count_late_parameters(replica);
     }
-    if (wefti_replica_is_piped(replica) && replica->rank == 0) {
+    if (replica->pipe.info.ranks > 1 && replica->rank == 0) {
         keep_name(replica->mesh.comms[WEFTI_MESH_LINE], result->comm_names[0]);
         keep_name(replica->mesh.comms[WEFTI_MESH_DATA], result->comm_names[1]);
     }

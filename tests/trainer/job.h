@@ -51,7 +51,7 @@ typedef struct job_result {
     size_t parameter_count;
     real *head_copy; /* of a pipeline's tied embedding; NULL */
     size_t head_elems;
-    bool peaks_as_planned;        /* in every rank of a pipeline */
+    bool peaks_as_planned;        /* in every rank */
     char comm_names[2][32];       /* rank 0's line and group in a pipeline */
     size_t late_parameters;       /* see count_late_parameters in job.c */
     size_t early_parts;           /* of all ranks: reduced behind their W */

@@ -236,7 +236,8 @@ static void test_gradients_go_early_where_the_list_allows_it(void **state)
     static const struct {
         layout cut;
         size_t early;
-    } cases[] = {{{4, {PIPE(2), SCHEDULE(1f1b), SMALL}}, 4},
+    } cases[] = {{{2, {PIPE(1), SCHEDULE(1f1b), SMALL}}, 2},
+                 {{4, {PIPE(2), SCHEDULE(1f1b), SMALL}}, 4},
                  {{2, {PIPE(2), SCHEDULE(zb_h1), SMALL}}, 2},
                  {{2, {PIPE(2), SCHEDULE(interleaved), CHUNKS(2)}}, 3},
                  {{2, {PIPE(2), SCHEDULE(dualpipe), SMALL}}, 0}};

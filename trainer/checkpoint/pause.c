@@ -218,5 +218,5 @@ weft_status wefti_pause_run(wefti_pause *pause)
 
 bool wefti_pause_is_partial(const wefti_pause *pause)
 {
-    return pause->partial;
+    return pause && pause->partial;
 }

@@ -106,16 +106,15 @@ static void describe_layout(const wefti_replica *replica,
 {
     const wefti_parameters *plan = &replica->plan;
     const weft_schedule_info *info = &replica->pipe.info;
-    bool piped = wefti_replica_is_piped(replica);
     uint64_t mixed = 14695981039346656037u; /* FNV-1a, a number at a time */
     for (size_t i = 0; i < 2 * plan->part_count; i++) {
         const wefti_layer_run *part = &plan->parts[i / 2];
         mixed ^= i % 2 ? part->layers_end : part->first_layer;
         mixed *= 1099511628211u;
     }
-    layout[LAYOUT_RANKS] = piped ? info->ranks : 1;
-    layout[LAYOUT_STAGES] = piped ? info->stages : 1;
-    layout[LAYOUT_DIRECTIONS] = piped ? info->directions : 1;
+    layout[LAYOUT_RANKS] = info->ranks;
+    layout[LAYOUT_STAGES] = info->stages;
+    layout[LAYOUT_DIRECTIONS] = info->directions;
     layout[LAYOUT_PARTS] = (int64_t)(mixed >> 1);
 }
 
@@ -157,7 +156,9 @@ static weft_status add_head(const wefti_savepoint_save *save,
         status = wefti_checkpoint_writer_add(writer, "layout", WEFT_DTYPE_I64,
                                              layout, LAYOUT);
     }
-    const weft_schedule_info *info = &save->replica->pipe.info;
+    static const weft_schedule_info none;
+    const weft_schedule_info *own = &save->replica->pipe.info;
+    const weft_schedule_info *info = own->ranks > 1 ? own : &none;
     int64_t chunks = info->chunks;
     if (status == WEFT_OK) { /* without a pipeline "" and 0 */
         status = wefti_checkpoint_writer_add(writer, "schedule", WEFT_DTYPE_U8,

@@ -91,6 +91,11 @@ int wefti_mesh_ranks(const wefti_mesh *mesh)
     return mesh->tp * mesh->cp * mesh->dp * mesh->pp;
 }
 
+size_t wefti_mesh_first(size_t count, size_t copy, size_t copies)
+{
+    return count * copy / copies;
+}
+
 int wefti_mesh_ep_of_dp(const wefti_mesh *mesh)
 {
     int inner = mesh->tp * mesh->cp;

@@ -22,6 +22,7 @@
 #include "weft/status.h"
 
 #include <stdbool.h>
+#include <stddef.h>
 
 /* Sizes; 1: not used. */
 typedef struct wefti_mesh {
@@ -84,6 +85,12 @@ int wefti_mesh_rank(const wefti_mesh *mesh, const wefti_mesh_place *place);
 
 wefti_mesh_seat wefti_mesh_find(const wefti_mesh *mesh, wefti_mesh_group group,
                                 int rank);
+
+/*
+ * Where a copy's run of so many things begins, as evenly as they go; copy
+ * copies: how many there are.
+ */
+size_t wefti_mesh_first(size_t count, size_t copy, size_t copies);
 
 /* How much of ep lies in dp alone: beyond tp and cp. */
 int wefti_mesh_ep_of_dp(const wefti_mesh *mesh);

@@ -85,6 +85,7 @@ weft_status wefti_mesh_connect(wefti_mesh_comms *comms, const wefti_mesh *mesh,
     return status;
 }
 
+/* One that this rank has made, and destroys. */
 static bool is_own(const wefti_mesh_comms *comms, int link)
 {
     weft_comm *comm = comms->comms[link];
@@ -94,7 +95,7 @@ static bool is_own(const wefti_mesh_comms *comms, int link)
 void wefti_mesh_abort(wefti_mesh_comms *comms)
 {
     for (int i = 0; i < WEFTI_MESH_LINKS; i++) {
-        if (is_own(comms, i)) {
+        if (is_own(comms, i) && weft_comm_get_nranks(comms->comms[i]) > 1) {
             (void)!weft_comm_abort(comms->comms[i]);
         }
     }

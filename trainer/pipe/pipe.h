@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * trainer/pipe/pipe.h - a rank's place in a pipeline: its stages, their slots,
- * and the executor of its list.
+ * and the executor of its list. A model that is not cut is a pipeline of one
+ * stage on one rank.
  *
  * Its communicators are the mesh's (trainer/mesh/mesh_comms.h): the line for
  * the list, the chain for other messages, data for gradients and parameters.
@@ -67,7 +68,7 @@ typedef struct wefti_pipe {
 
 /* What flows between stages, for the executor: chunks of so many rows. */
 typedef struct wefti_pipe_config {
-    const weft_schedule *schedule; /* lowered; NULL: no pipeline */
+    const weft_schedule *schedule; /* lowered */
     size_t chunk_rows;             /* 0: a micro-batch at once */
     /* [stages of the schedule]: ms that take compute's place; NULL: none do. */
     const weft_stage_cost *waits;
@@ -119,8 +120,8 @@ WEFT_NODISCARD weft_status wefti_pipe_reduced(const wefti_pipe *pipe,
                                               size_t bucket);
 
 /*
- * wefti_pipe_evaluate - one micro-batch through all stages, nothing else under
- * way; the ranks of a pipeline together, settled.
+ * wefti_pipe_evaluate - one micro-batch through all stages, between steps; the
+ * ranks of a pipeline together. The batch may be in tokens[0] and targets[0].
  *
  * losses_out   [sequences], written where the last stage is; NULL: not wanted
  * logits_out   likewise, else NULL is stored; valid until the next pass. NULL:

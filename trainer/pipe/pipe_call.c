@@ -54,26 +54,10 @@ static wefti_pipe_stage *find_stage(wefti_pipe *pipe, int number)
     return &pipe->stages[i];
 }
 
-/*
- * Parameters of the step before come bucket by bucket, behind the forwards of
- * what is there. They come in the order of the model's layers; a list that asks
- * for others first waits for those before too.
- */
 static weft_status use(void *context, size_t tensor)
 {
-    wefti_replica *replica = ((operation *)context)->replica;
-    size_t end = replica->plan.tensors[tensor].bucket + 1;
-    weft_status status = WEFT_OK;
-    while (replica->arrived < end && status == WEFT_OK) {
-        status = weft_bucket_test(replica->gather, replica->arrived);
-        if (status == WEFT_INPROGRESS) {
-            weft_pipeline_stop(replica->pipe.pipeline, WEFT_WAIT_PARAM);
-            status = weft_bucket_wait(replica->gather, replica->arrived);
-            weft_pipeline_resume(replica->pipe.pipeline);
-        }
-        replica->arrived += status == WEFT_OK;
-    }
-    return status;
+    operation *act = context;
+    return wefti_replica_use(act->replica, tensor);
 }
 
 /*

@@ -102,13 +102,18 @@ static weft_status pass(weft_schedule *schedule)
                                               : status;
 }
 
-weft_status wefti_pipe_schedule_open(const wefti_config *config, int nranks,
-                                     weft_schedule **schedule_out)
+weft_status wefti_pipe_schedule_open(const wefti_config *config, int rank,
+                                     int nranks, weft_schedule **schedule_out)
 {
+    const wefti_mesh mesh = wefti_config_mesh(config, nranks);
+    size_t all = (size_t)(config->train.global_batch_size /
+                          config->train.micro_batch_size);
+    size_t copy = (size_t)wefti_mesh_locate(&mesh, rank).dp;
+    size_t copies = (size_t)mesh.dp;
     weft_status status = wefti_pipe_schedule_make(
         config,
-        config->train.global_batch_size / config->train.micro_batch_size /
-            wefti_config_mesh(config, nranks).dp,
+        (int64_t)(wefti_mesh_first(all, copy + 1, copies) -
+                  wefti_mesh_first(all, copy, copies)),
         schedule_out);
     return status == WEFT_OK ? pass(*schedule_out) : status;
 }

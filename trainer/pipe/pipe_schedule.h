@@ -40,8 +40,12 @@ WEFT_NODISCARD weft_status
 wefti_pipe_schedule_make(const wefti_config *config, int64_t microbatches,
                          weft_schedule **schedule_out);
 
-/* Both, of a job of so many ranks: make, and pass. */
-WEFT_NODISCARD weft_status wefti_pipe_schedule_open(
-    const wefti_config *config, int nranks, weft_schedule **schedule_out);
+/*
+ * Both, of a rank of a job of so many ranks: make, and pass. Its copy may have
+ * a micro-batch more than others (train.elastic).
+ */
+WEFT_NODISCARD weft_status
+wefti_pipe_schedule_open(const wefti_config *config, int rank, int nranks,
+                         weft_schedule **schedule_out);
 
 #endif

@@ -79,7 +79,8 @@ weft_status wefti_trial_init(wefti_trial *trial, const wefti_trial_job *job,
     snprintf(trial->name, sizeof(trial->name), "%s", name);
     weft_schedule_info info = {.size_bytes = sizeof(info)};
     weft_status status = wefti_pipe_schedule_open(
-        &config, weft_comm_get_nranks(job->comm), &trial->schedule);
+        &config, weft_comm_get_rank(job->comm), weft_comm_get_nranks(job->comm),
+        &trial->schedule);
     if (status == WEFT_OK) {
         status = weft_schedule_get_info(trial->schedule, &info);
         trial->chunks = info.chunks;

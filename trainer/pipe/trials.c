@@ -126,7 +126,8 @@ static weft_stage_cost *make_waits(const search *s, const wefti_config *config)
     weft_stage_cost *waits = NULL;
     weft_schedule_info info = {.size_bytes = sizeof(info)};
     int nranks = weft_comm_get_nranks(s->job->comm);
-    if (wefti_pipe_schedule_open(config, nranks, &schedule) == WEFT_OK &&
+    if (wefti_pipe_schedule_open(config, weft_comm_get_rank(s->job->comm),
+                                 nranks, &schedule) == WEFT_OK &&
         weft_schedule_get_info(schedule, &info) == WEFT_OK) {
         waits = calloc((size_t)info.stages, sizeof(*waits));
     }

@@ -313,6 +313,18 @@ static void test_pause_of_two_copies_goes_on_with_the_same_bits(void **state)
     }
 }
 
+/* Buckets are under way behind the last backward. */
+static void test_pause_without_a_pipeline_goes_on(void **state)
+{
+    (void)state;
+    const layout layouts[] = {{2, {"parallel.pipeline_model_parallel_size=1"}},
+                              {1, {"parallel.pipeline_model_parallel_size=1"}}};
+    run_reference();
+    for (size_t i = 0; i < 2; i++) {
+        check_layout(&layouts[i], &reference, "checkpoint.inside=9");
+    }
+}
+
 static void test_pause_with_tied_embeddings_goes_on(void **state)
 {
     (void)state;
@@ -393,10 +405,11 @@ static void test_pause_asked_for_in_vain_is_refused_at_its_place(void **state)
 {
     (void)state;
     job what = {.nranks = 1,
-                .settings = {"checkpoint.every=1", "checkpoint.inside=2"}};
+                .settings = {"checkpoint.every=1", "checkpoint.inside=2",
+                             "train.elastic=true"}};
     check_refused(
         &what, WEFT_ERR_INVALID,
-        (const char *[]){"--set checkpoint.inside=2", "pipeline", NULL});
+        (const char *[]){"--set checkpoint.inside=2", "train.elastic", NULL});
     what = make_job(&schedules[0], NULL, NULL);
     what.settings[6] = "checkpoint.inside=2";
     check_refused(&what, WEFT_ERR_INVALID,
@@ -566,6 +579,7 @@ int main(void)
         cmocka_unit_test(
             test_pause_in_each_schedule_goes_on_with_the_same_bits),
         cmocka_unit_test(test_pause_of_two_copies_goes_on_with_the_same_bits),
+        cmocka_unit_test(test_pause_without_a_pipeline_goes_on),
         cmocka_unit_test(test_pause_with_tied_embeddings_goes_on),
         cmocka_unit_test(test_pause_is_written_beside_the_steps),
         cmocka_unit_test(test_pause_resumed_otherwise_is_refused_by_name),

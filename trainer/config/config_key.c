@@ -198,7 +198,7 @@ const wefti_config_key wefti_config_keys[] = {
     {INT(checkpoint, keep, 1, 100000, "2"),
      .about = "how many stay"},
     {INT(checkpoint, inside, 0, 1000, "0"),
-     .about = "snapshots inside each step of a pipeline"},
+     .about = "snapshots inside each step"},
     {BOOL(checkpoint, async, "true"),
      .about = "written beside the steps that follow, from a copy"},
 

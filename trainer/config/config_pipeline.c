@@ -20,30 +20,6 @@ static bool is_named(const wefti_config *config, const char *name)
     return strcmp(config->parallel.schedule, name) == 0;
 }
 
-/* What only a pipeline has, asked for without one. */
-static weft_status check_without(const wefti_config *config)
-{
-    const char *needs =
-        "needs a pipeline: set parallel.pipeline_model_parallel_size above 1";
-    if (config->parallel.virtual_pipeline_model_parallel_size > 1) {
-        return refuse(config, "parallel",
-                      "virtual_pipeline_model_parallel_size", "%s", needs);
-    }
-    if (config->parallel.virtual_group_size > 0) {
-        return refuse(config, "parallel", "virtual_group_size", "%s", needs);
-    }
-    if (config->checkpoint.inside > 0) {
-        return refuse(config, "checkpoint", "inside", "%s", needs);
-    }
-    if (config->parallel.compare.count > 0 &&
-        strcmp(config->parallel.compare.items[0], "none") != 0) {
-        return refuse(config, "parallel", "compare", "%s", needs);
-    }
-    return is_named(config, "1f1b")
-               ? WEFT_OK
-               : refuse(config, "parallel", "schedule", "%s", needs);
-}
-
 /* Snapshots inside steps come between those after steps. */
 static weft_status check_inside(const wefti_config *config)
 {
@@ -61,6 +37,32 @@ static weft_status check_inside(const wefti_config *config)
                         "writes copies beside the step, which "
                         "checkpoint.async: false rules out; allowed is 0, or "
                         "checkpoint.async: true");
+}
+
+/* What only a pipeline has, asked for without one. */
+static weft_status check_without(const wefti_config *config)
+{
+    const char *needs =
+        "needs a pipeline: set parallel.pipeline_model_parallel_size above 1";
+    if (config->parallel.virtual_pipeline_model_parallel_size > 1) {
+        return refuse(config, "parallel",
+                      "virtual_pipeline_model_parallel_size", "%s", needs);
+    }
+    if (config->parallel.virtual_group_size > 0) {
+        return refuse(config, "parallel", "virtual_group_size", "%s", needs);
+    }
+    if (config->parallel.compare.count > 0 &&
+        strcmp(config->parallel.compare.items[0], "none") != 0) {
+        return refuse(config, "parallel", "compare", "%s", needs);
+    }
+    if (!is_named(config, "1f1b")) {
+        return refuse(config, "parallel", "schedule", "%s", needs);
+    }
+    return config->checkpoint.inside > 0 && config->train.elastic
+               ? refuse(config, "checkpoint", "inside",
+                        "does not go with train.elastic: ranks need not have "
+                        "as many micro-batches; allowed is 0")
+               : check_inside(config);
 }
 
 static weft_status check_ranks(const wefti_config *config, int nranks)

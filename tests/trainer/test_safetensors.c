@@ -31,7 +31,10 @@ static void test_safetensors_written_come_back(void **state)
     for (size_t i = 0; i < sizeof(data); i++) {
         data[i] = (unsigned char)(i * 7 + 1);
     }
-    wefti_safetensors list = {.items = items, .count = 4};
+    const wefti_safetensors_note notes[] = {{"matrix", "of \"two\" rows"},
+                                            {"of itself", "text"}};
+    wefti_safetensors list = {
+        .items = items, .count = 4, .notes = notes, .note_count = 2};
     wefti_safetensors_file file;
     const char *path = scratch_path(&own, "a.safetensors");
     assert_int_equal(wefti_safetensors_create(path, &list, &file), WEFT_OK);
@@ -63,6 +66,16 @@ static void test_safetensors_written_come_back(void **state)
     }
     assert_int_equal(at, sizeof(data));
     assert_null(wefti_safetensors_find(&file.list, "matri"));
+    for (int i = 0; i < 2; i++) { /* in either order */
+        const void *near = NULL;
+        for (int k = 0; k < 2; k++) {
+            const wefti_safetensors_note *note = &notes[i ? 1 - k : k];
+            assert_string_equal(
+                wefti_safetensors_find_note(&file.list, note->key, &near),
+                note->text);
+        }
+        assert_null(wefti_safetensors_find_note(&file.list, "vector", &near));
+    }
     wefti_safetensors_close(&file);
     scratch_close(&own);
 }

@@ -175,7 +175,7 @@ static weft_status check_cover(const char *path, uint64_t data_bytes,
         }
         end = list->items[i].end_bytes;
     }
-    return end == data_bytes
+    return end == data_bytes || data_bytes == WEFTI_SAFETENSORS_ANY_BYTES
                ? WEFT_OK
                : wefti_error(WEFT_ERR_INVALID,
                              "%.200s: %" PRIu64 " bytes follow the last tensor",
@@ -256,4 +256,17 @@ const wefti_safetensor *wefti_safetensors_find(const wefti_safetensors *list,
         }
     }
     return NULL;
+}
+
+const char *wefti_safetensors_find_note(const wefti_safetensors *list,
+                                        const char *key, const void **near)
+{
+    const cJSON *all =
+        cJSON_GetObjectItemCaseSensitive(list->names, "__metadata__");
+    const cJSON *next = *near ? ((const cJSON *)*near)->next : NULL;
+    const cJSON *found = next && strcmp(next->string, key) == 0
+                             ? next
+                             : cJSON_GetObjectItemCaseSensitive(all, key);
+    *near = found ? found : *near;
+    return cJSON_GetStringValue(found);
 }

@@ -25,6 +25,9 @@
 /* Longest header taken; 10000 layers have less. */
 #define WEFTI_SAFETENSORS_HEADER_BYTES_MOST ((uint64_t)64 << 20)
 
+/* As data_bytes of a header: as many as its items have. */
+#define WEFTI_SAFETENSORS_ANY_BYTES UINT64_MAX
+
 enum { WEFTI_SAFETENSOR_DIMENSIONS_MOST = 8 };
 
 typedef struct wefti_safetensor {
@@ -36,10 +39,17 @@ typedef struct wefti_safetensor {
     uint64_t start_bytes, end_bytes; /* in the data */
 } wefti_safetensor;
 
+/* What a file says of itself or of an item, in its "__metadata__". */
+typedef struct wefti_safetensors_note {
+    const char *key, *text;
+} wefti_safetensors_note;
+
 typedef struct wefti_safetensors {
     wefti_safetensor *items; /* read: in the order of their data */
     size_t count;
     void *names; /* owned; NULL: borrowed from elsewhere */
+    const wefti_safetensors_note *notes; /* to write; borrowed */
+    size_t note_count;
 } wefti_safetensors;
 
 /* Bytes of an element of "F32"; 0: there is no such type. */
@@ -64,6 +74,15 @@ void wefti_safetensors_fini(wefti_safetensors *list);
 const wefti_safetensor *wefti_safetensors_find(const wefti_safetensors *list,
                                                const char *name);
 
+/*
+ * wefti_safetensors_find_note - a note that was read; NULL: there is none.
+ *
+ * near    where the one before was found, NULL at first: keys that are asked
+ *         for in the order of the file are found at once
+ */
+const char *wefti_safetensors_find_note(const wefti_safetensors *list,
+                                        const char *key, const void **near);
+
 /* A file being read, or written in the order of its items. */
 typedef struct wefti_safetensors_file {
     int fd;
@@ -86,10 +105,16 @@ WEFT_NODISCARD weft_status
 wefti_safetensors_read(const wefti_safetensors_file *file,
                        const wefti_safetensor *item, void *value_out);
 
+/* The same of any bytes of the file, from offset on. */
+WEFT_NODISCARD weft_status
+wefti_safetensors_read_at(const wefti_safetensors_file *file, uint64_t offset,
+                          void *value_out, uint64_t bytes);
+
 /*
  * wefti_safetensors_create - a new file of such items, whose offsets this sets;
  * it must not be there yet. Items and names are borrowed until the end. It says
- * {"format": "pt"} of itself, without which some programs refuse it.
+ * {"format": "pt"} of itself, without which some programs refuse it, and the
+ * list's notes.
  */
 WEFT_NODISCARD weft_status wefti_safetensors_create(
     const char *path, wefti_safetensors *list, wefti_safetensors_file *file);

@@ -17,9 +17,9 @@
 
 enum { PREFIX = WEFTI_SAFETENSORS_PREFIX_BYTES };
 
-/* Exactly so many bytes at that place. */
-static weft_status read_all(const wefti_safetensors_file *file, uint64_t offset,
-                            void *value_out, uint64_t bytes)
+weft_status wefti_safetensors_read_at(const wefti_safetensors_file *file,
+                                      uint64_t offset, void *value_out,
+                                      uint64_t bytes)
 {
     char *at = value_out;
     while (bytes > 0) {
@@ -48,7 +48,7 @@ static weft_status read_header(wefti_safetensors_file *file,
 {
     uint8_t prefix[PREFIX];
     uint64_t bytes = 0;
-    weft_status status = read_all(file, 0, prefix, PREFIX);
+    weft_status status = wefti_safetensors_read_at(file, 0, prefix, PREFIX);
     if (status != WEFT_OK) {
         return status;
     }
@@ -67,7 +67,7 @@ static weft_status read_header(wefti_safetensors_file *file,
         return wefti_error(WEFT_ERR_NO_MEMORY, "%.200s: no memory for it",
                            file->path);
     }
-    status = read_all(file, PREFIX, header, bytes);
+    status = wefti_safetensors_read_at(file, PREFIX, header, bytes);
     if (status == WEFT_OK) {
         file->start_bytes = PREFIX + bytes;
         file->data_bytes = file_bytes - file->start_bytes;
@@ -106,8 +106,9 @@ weft_status wefti_safetensors_read(const wefti_safetensors_file *file,
                                    const wefti_safetensor *item,
                                    void *value_out)
 {
-    return read_all(file, file->start_bytes + item->start_bytes, value_out,
-                    item->end_bytes - item->start_bytes);
+    return wefti_safetensors_read_at(
+        file, file->start_bytes + item->start_bytes, value_out,
+        item->end_bytes - item->start_bytes);
 }
 
 static void write_items(wefti_json *json, const wefti_safetensors *list)
@@ -115,6 +116,9 @@ static void write_items(wefti_json *json, const wefti_safetensors *list)
     wefti_json_object_open(json, NULL);
     wefti_json_object_open(json, "__metadata__");
     wefti_json_text(json, "format", "pt");
+    for (size_t i = 0; i < list->note_count; i++) {
+        wefti_json_text(json, list->notes[i].key, list->notes[i].text);
+    }
     wefti_json_object_close(json);
     for (size_t i = 0; i < list->count; i++) {
         const wefti_safetensor *item = &list->items[i];

@@ -26,8 +26,7 @@
 
 enum {
     DIGEST_BYTES = 32,
-    VALUE_BYTES = 200,    /* of a value in an error; texts are cut there */
-    EDGE_BYTES = 1 << 16, /* of a checkpoint's file, at either end */
+    VALUE_BYTES = 200, /* of a value in an error; texts are cut there */
     SCHEDULE_BYTES_MOST = 64 << 20
 };
 
@@ -124,38 +123,18 @@ static void write_config(FILE *out, const wefti_config *config,
     }
 }
 
-/* Adds what distinguishes one file of a checkpoint from another: its ends, with
- * the checksums of all between. */
-static void add_file(crypto_generichash_state *state, const char *path)
-{
-    unsigned char edge[EDGE_BYTES];
-    FILE *file = fopen(path, "rb");
-    for (int end = 0; file && end < 2; end++) {
-        size_t got = fread(edge, 1, sizeof(edge), file);
-        crypto_generichash_update(state, edge, got);
-        if (fseek(file, -(long)sizeof(edge), SEEK_END) != 0) {
-            break; /* shorter than that: all of it has been read */
-        }
-    }
-    if (file) {
-        (void)fclose(file);
-    }
-}
-
-/* The newest complete step in dir; what is wrong with it is its reader's to
- * report. */
+/* The newest complete step in dir, by the digest of its index; what is wrong
+ * with it is its reader's to report. */
 static uint64_t add_newest(crypto_generichash_state *state, const char *dir)
 {
-    char path[WEFTI_CHECKPOINT_PATH_BYTES];
+    wefti_checkpoint_done done;
     uint64_t *steps = NULL, newest = 0;
     size_t count = 0;
     if (wefti_checkpoint_list(dir, &steps, &count) == WEFT_OK && count > 0) {
-        static const char *const files[] = {"DONE", "rank_00000.weft"};
         newest = steps[0];
-        for (int i = 0; i < 2; i++) {
-            snprintf(path, sizeof(path), "%s/step_%08" PRIu64 "/%s", dir,
-                     newest, files[i]);
-            add_file(state, path);
+        if (wefti_checkpoint_read_done(dir, newest, &done) == WEFT_OK) {
+            crypto_generichash_update(state, done.index_digest,
+                                      sizeof(done.index_digest));
         }
     }
     crypto_generichash_update(state, (unsigned char *)&newest, sizeof(newest));

@@ -227,8 +227,7 @@ static weft_status init_savepoint(wefti_run_state *state)
     state->savepoint =
         (wefti_savepoint){.dir = state->resumed,
                           .owner = &state->owner,
-                          .keep = (size_t)state->config.checkpoint.keep,
-                          .elastic = state->config.train.elastic};
+                          .keep = (size_t)state->config.checkpoint.keep};
     wefti_config_digest(&state->config, state->savepoint.digest);
     return resume ? wefti_savepoint_locate(state->comm, resume, state->resumed,
                                            &state->replica.failed)

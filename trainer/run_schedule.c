@@ -2,7 +2,7 @@
 /*
  * trainer/run_schedule.c - the schedule that a run's pipelines have: the one
  * that is named; or with auto, which is tried before a run begins, and stays
- * when one goes on: a checkpoint belongs to the cut it was made with.
+ * when one goes on that had one.
  */
 #include "trainer/run_state.h"
 
@@ -38,21 +38,18 @@ static const char *find_name(const char *name)
     return NULL;
 }
 
-static weft_status refuse_saved(const wefti_run_state *state,
-                                const wefti_savepoint_schedule *saved)
+/* After a step any schedule may go on; inside one only that of the snapshot. */
+static weft_status leave_saved(const wefti_run_state *state,
+                               const wefti_savepoint_schedule *saved)
 {
-    if (saved->name[0] == '\0') {
+    if (saved->inside) {
         return wefti_error(WEFT_ERR_INVALID,
-                           "--resume %s: the checkpoint was made without a "
-                           "pipeline, and goes on without one: set "
-                           "parallel.pipeline_model_parallel_size to 1",
-                           state->savepoint.dir);
+                           "--resume %s: the snapshot was made with schedule "
+                           "%s, which parallel.schedule: auto cannot choose; "
+                           "name it (of a list of your own: its file)",
+                           state->savepoint.dir, saved->name);
     }
-    return wefti_error(WEFT_ERR_INVALID,
-                       "--resume %s: the checkpoint was made with schedule "
-                       "%s, which parallel.schedule: auto cannot choose; name "
-                       "it (of a list of your own: its file)",
-                       state->savepoint.dir, saved->name);
+    return WEFT_OK;
 }
 
 static void print_saved(const wefti_run_state *state,
@@ -65,8 +62,8 @@ static void print_saved(const wefti_run_state *state,
     if (wefti_run_prints(state)) {
         fprintf(state->how.err,
                 "weft-train: schedule auto goes on with %s%s, which the "
-                "checkpoint %s step %lld in %s was made with: another may cut "
-                "the model elsewhere; nothing is tried\n",
+                "checkpoint %s step %lld in %s was made with; nothing is "
+                "tried\n",
                 saved->name, chunks, saved->inside ? "inside" : "after",
                 (long long)(saved->step + saved->inside), state->savepoint.dir);
     }
@@ -89,7 +86,8 @@ static weft_status check_chunks(const wefti_run_state *state, const char *name,
         (long long)chunks);
 }
 
-/* Auto goes on with what it chose once. */
+/* Auto goes on with what it chose once; name_out stays NULL where there is
+ * nothing to go on with. */
 static weft_status keep_saved(wefti_run_state *state, const char **name_out,
                               int *chunks_out)
 {
@@ -102,7 +100,7 @@ static weft_status keep_saved(wefti_run_state *state, const char **name_out,
     }
     const char *name = find_name(saved.name);
     if (!name || saved.chunks < 1 || saved.chunks > INT_MAX) {
-        return refuse_saved(state, &saved);
+        return leave_saved(state, &saved);
     }
     status = check_chunks(state, name, saved.chunks);
     if (status != WEFT_OK) {

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Goal: what was saved reads back bit for bit; a changed byte, a cut file or
- * another run's file is refused by name; only what keep says stays, and only
- * what is ours is removed.
- * Method: files of small sections, every byte of one flipped in turn, every
- * length tried; folders as killed runs leave them, made by hand.
+ * Goal: what was saved reads back bit for bit, cut in any way; a changed byte,
+ * a cut or missing file or another run's file is refused by name; only what
+ * keep says stays, and only what is ours is removed. Method: small tensors,
+ * every byte of all files of a step flipped in turn, every length tried;
+ * folders as killed runs leave them, made by hand.
  */
 #include "base/check.h"
 #include "saving.h"
 #include "scratch.h"
-#include "trainer/checkpoint/checkpoint_format.h"
 
 #include <dirent.h>
 #include <setjmp.h>
@@ -93,8 +92,9 @@ static void test_checkpoint_saved_step_reads_back(void **state)
     assert_int_equal(
         access(scratch_path(own, "deep/er/step_00000050/DONE"), F_OK), 0);
     assert_int_equal(
-        access(scratch_path(own, "deep/er/step_00000050/rank_00001.weft"),
-               F_OK),
+        access(
+            scratch_path(own, "deep/er/step_00000050/rank_00001.safetensors"),
+            F_OK),
         0);
 }
 
@@ -125,10 +125,12 @@ static void test_checkpoint_same_step_is_replaced(void **state)
     scratch *own = *state;
     assert_good(saving_step(own->dir, 10, 2));
     assert_good(saving_step(own->dir, 20, 2));
-    FILE *mark = fopen(scratch_path(own, "step_00000020/rank_00000.weft"), "w");
+    FILE *mark =
+        fopen(scratch_path(own, "step_00000020/rank_00000.safetensors"), "w");
     assert_non_null(mark);
     fclose(mark);
-    assert_error(saving_verify(own->dir, 20), WEFT_ERR_INVALID, "header");
+    assert_error(saving_verify(own->dir, 20), WEFT_ERR_INVALID,
+                 "rank_00000.safetensors: header");
     assert_good(saving_step(own->dir, 20, 2));
     assert_good(saving_verify(own->dir, 20));
     assert_steps(own->dir, "20 10 ");
@@ -141,10 +143,11 @@ static void test_checkpoint_leftovers_are_ignored_then_removed(void **state)
     assert_good(saving_step(own->dir, 10, 2));
     /* Killed while writing. */
     scratch_folder(own, ".step_00000020.0123456789abcdef.new");
-    scratch_text(own, ".step_00000020.0123456789abcdef.new/rank_00000.weft",
+    scratch_text(own,
+                 ".step_00000020.0123456789abcdef.new/rank_00000.safetensors",
                  "half");
     scratch_folder(own, "step_00000030"); /* without DONE */
-    scratch_text(own, "step_00000030/rank_00000.weft", "x");
+    scratch_text(own, "step_00000030/rank_00000.safetensors", "x");
     scratch_folder(own, ".step_00000005.old"); /* killed while removing */
     scratch_text(own, ".step_00000005.old/DONE", "x");
     /* Not ours: other names, another depth. */
@@ -177,13 +180,15 @@ test_checkpoint_damaged_done_is_reported_and_its_step_stays(void **state)
     size_t length = fread(good, 1, sizeof(good) - 1, file);
     fclose(file);
     assert_true(length > 40);
-    char wrong[7][300] = {"", "x", "step 20, ranks 2\n"};
+    char wrong[8][300] = {"", "x", "step 20, ranks 2\n"};
     snprintf(wrong[3], sizeof(wrong[3]), "%s\n", good); /* too long */
     snprintf(wrong[4], sizeof(wrong[4]), "%s", good);
     wrong[4][5] = '1'; /* another step */
     snprintf(wrong[5], sizeof(wrong[5]), "%s", good);
     wrong[5][strlen("step 20, ranks ")] = '0';
     snprintf(wrong[6], sizeof(wrong[6]), "%.*s", (int)length - 1, good);
+    snprintf(wrong[7], sizeof(wrong[7]), "%s", good);
+    wrong[7][length - 2] = 'g'; /* no digit */
     for (size_t i = 0; i < WEFTI_COUNT_OF(wrong); i++) {
         scratch_text(own, "step_00000020/DONE", wrong[i]);
         assert_steps(own->dir, "10 ");
@@ -246,7 +251,7 @@ static void test_checkpoint_what_cannot_be_removed_keeps_no_other(void **state)
     scratch_folder(own, ".step_00000030.old");
     scratch_text(own, ".step_00000030.old/mine", "x");
     scratch_folder(own, ".step_00000020.old");
-    scratch_text(own, ".step_00000020.old/rank_00000.weft", "x");
+    scratch_text(own, ".step_00000020.old/rank_00000.safetensors", "x");
     setenv("WEFT_LOG", "error", 1); /* the warning is expected */
     assert_good(saving_step(own->dir, 40, 1));
     unsetenv("WEFT_LOG");
@@ -301,7 +306,7 @@ static void test_checkpoint_missing_rank_is_not_committed(void **state)
     assert_good(wefti_checkpoint_begin(&owner, own->dir, 20));
     assert_good(saving_write(&owner, 20, 0));
     assert_error(wefti_checkpoint_seal(&owner, own->dir, 20, SAVING_NRANKS),
-                 WEFT_ERR_SYSTEM, "rank_00001.weft");
+                 WEFT_ERR_SYSTEM, "rank_00001.safetensors");
     assert_steps(own->dir, "10 ");
     assert_good(saving_verify(own->dir, 10));
     assert_error(wefti_checkpoint_seal(&owner, own->dir, 30, SAVING_NRANKS),
@@ -309,264 +314,23 @@ static void test_checkpoint_missing_rank_is_not_committed(void **state)
     wefti_checkpoint_owner_close(&owner);
 }
 
-/* One small file as bytes, to be changed. */
-static size_t load(scratch *own, uint8_t *bytes, size_t room)
+/* A step written before there was an index is refused with what to do. */
+static void test_checkpoint_of_an_older_version_is_refused(void **state)
 {
-    FILE *file =
-        fopen(scratch_path(own, "step_00000010/rank_00000.weft"), "rb");
-    assert_non_null(file);
-    size_t count = fread(bytes, 1, room, file);
-    fclose(file);
-    assert_true(count < room);
-    return count;
-}
-
-static void save_small(scratch *own)
-{
-    static const float a[] = {1, 2, 3};
-    static const uint8_t b[] = {9, 8, 7, 6, 5};
-    wefti_checkpoint_writer *writer = NULL;
-    wefti_checkpoint_header header = saving_header(10, 0);
-    wefti_checkpoint_owner owner;
-    assert_good(saving_open(&owner, own->dir));
-    header.nranks = 1;
-    header.origin = owner.origin;
-    assert_good(wefti_checkpoint_begin(&owner, own->dir, 10));
-    assert_good(wefti_checkpoint_writer_open(own->dir, &header, &writer));
-    assert_good(
-        wefti_checkpoint_writer_add(writer, "first", WEFT_DTYPE_F32, a, 3));
-    assert_good(
-        wefti_checkpoint_writer_add(writer, "second", WEFT_DTYPE_U8, b, 5));
-    assert_good(wefti_checkpoint_writer_close(writer));
-    assert_good(wefti_checkpoint_seal(&owner, own->dir, 10, 1));
-    assert_good(wefti_checkpoint_commit(&owner, own->dir, 10, 1));
-    wefti_checkpoint_owner_close(&owner);
-}
-
-/* The header that a reader of the saved step expects. */
-static wefti_checkpoint_header expect_header(scratch *own, uint32_t rank)
-{
-    wefti_checkpoint_header header = saving_header(10, rank);
+    scratch *own = *state;
     wefti_checkpoint_done done;
-    assert_good(wefti_checkpoint_read_done(own->dir, 10, &done));
-    header.origin = done.origin;
-    return header;
-}
-
-/* Opens and checks the small file: the first refusal. */
-static weft_status open_small(scratch *own)
-{
-    wefti_checkpoint_reader *reader = NULL;
-    wefti_checkpoint_header header = expect_header(own, 0);
-    header.nranks = 1;
-    weft_status status =
-        wefti_checkpoint_reader_open(own->dir, &header, &reader);
-    if (status == WEFT_OK) {
-        status = wefti_checkpoint_reader_check(reader);
-    }
-    wefti_checkpoint_reader_close(reader);
-    return status;
-}
-
-static void test_checkpoint_any_changed_byte_is_refused_by_name(void **state)
-{
-    scratch *own = *state;
-    uint8_t bytes[1024];
-    save_small(own);
-    size_t count = load(own, bytes, sizeof(bytes));
-    assert_int_equal(count, 256 + 12 + 5 + 2 * 128);
-    assert_good(open_small(own));
-    for (size_t at = 0; at < count; at++) {
-        bytes[at] ^= (uint8_t)(1 << at % 8);
-        scratch_write(own, "step_00000010/rank_00000.weft", bytes, count);
-        assert_error(open_small(own), WEFT_ERR_INVALID,
-                     at < 256   ? "rank_00000.weft: header: "
-                     : at < 268 ? "rank_00000.weft: section first: checksum"
-                     : at < 273 ? "rank_00000.weft: section second: checksum"
-                                : "rank_00000.weft: table of sections: ");
-        bytes[at] ^= (uint8_t)(1 << at % 8);
-    }
-    for (size_t length = 0; length < count; length++) {
-        scratch_write(own, "step_00000010/rank_00000.weft", bytes, length);
-        assert_error(open_small(own), WEFT_ERR_INVALID, "cut short");
-    }
-    bytes[count] = 0;
-    scratch_write(own, "step_00000010/rank_00000.weft", bytes, count + 1);
-    assert_error(open_small(own), WEFT_ERR_INVALID, "overwritten");
-    scratch_write(own, "step_00000010/rank_00000.weft", bytes, count);
-    assert_good(open_small(own));
-}
-
-/* A corrupt section is refused also by get, without check before. */
-static void test_checkpoint_corrupt_section_is_refused_by_get(void **state)
-{
-    scratch *own = *state;
-    uint8_t bytes[1024];
-    float a[3];
-    uint8_t b[5];
-    wefti_checkpoint_reader *reader = NULL;
-    save_small(own);
-    wefti_checkpoint_header header = expect_header(own, 0);
-    header.nranks = 1;
-    size_t count = load(own, bytes, sizeof(bytes));
-    bytes[270] ^= 1;
-    scratch_write(own, "step_00000010/rank_00000.weft", bytes, count);
-    assert_good(wefti_checkpoint_reader_open(own->dir, &header, &reader));
-    assert_good(
-        wefti_checkpoint_reader_get(reader, "first", WEFT_DTYPE_F32, a, 3));
-    assert_true(a[2] == 3);
+    bool any;
+    scratch_folder(own, "step_00000010");
+    scratch_text(own, "step_00000010/rank_00000.weft", "WEFTCKPT");
+    scratch_text(own, "step_00000010/DONE", "step 10, ranks 1\n");
     assert_error(
-        wefti_checkpoint_reader_get(reader, "second", WEFT_DTYPE_U8, b, 5),
-        WEFT_ERR_INVALID, "section second: checksum differs");
-    assert_error(
-        wefti_checkpoint_reader_get(reader, "first", WEFT_DTYPE_F32, a, 2),
-        WEFT_ERR_INVALID, "has 3 elements of f32, needed are 2 of f32");
-    assert_error(
-        wefti_checkpoint_reader_get(reader, "first", WEFT_DTYPE_I32, a, 3),
-        WEFT_ERR_INVALID, "needed are 3 of i32");
-    assert_error(
-        wefti_checkpoint_reader_get(reader, "third", WEFT_DTYPE_U8, b, 5),
-        WEFT_ERR_INVALID, "no section third");
-    wefti_checkpoint_reader_close(reader);
-}
-
-static void test_checkpoint_of_another_run_is_refused(void **state)
-{
-    scratch *own = *state;
-    wefti_checkpoint_reader *reader = NULL;
-    assert_good(saving_step(own->dir, 10, 1));
-    wefti_checkpoint_header expect = expect_header(own, 1);
-    expect.nranks = 3;
-    assert_error(wefti_checkpoint_reader_open(own->dir, &expect, &reader),
-                 WEFT_ERR_INVALID, "was written by 2 ranks, this run has 3");
-    expect = expect_header(own, 2);
-    assert_error(wefti_checkpoint_reader_open(own->dir, &expect, &reader),
-                 WEFT_ERR_SYSTEM, "no state of rank 2: No such file");
-    expect = expect_header(own, 1);
-    expect.config_digest[31] ^= 1;
-    assert_error(wefti_checkpoint_reader_open(own->dir, &expect, &reader),
-                 WEFT_ERR_INVALID, "another model or data settings");
-    expect = expect_header(own, 1);
-    expect.data_hash[0] ^= 1;
-    assert_error(wefti_checkpoint_reader_open(own->dir, &expect, &reader),
-                 WEFT_ERR_INVALID, "another text");
-    char from[600];
-    snprintf(from, sizeof(from), "%s", scratch_path(own, "step_00000010"));
-    assert_int_equal(rename(from, scratch_path(own, "step_00000011")), 0);
-    const wefti_checkpoint_origin origin = expect.origin;
-    expect = saving_header(11, 1);
-    expect.origin = origin;
-    assert_error(wefti_checkpoint_reader_open(own->dir, &expect, &reader),
-                 WEFT_ERR_INVALID, "is of step 10 and rank 1");
-    assert_null(reader);
-}
-
-static void test_checkpoint_bad_section_is_not_added(void **state)
-{
-    scratch *own = *state;
-    wefti_checkpoint_writer *writer = NULL;
-    wefti_checkpoint_header header = saving_header(10, 0);
-    char name[80];
-    wefti_checkpoint_owner owner;
-    assert_good(saving_open(&owner, own->dir));
-    header.origin = owner.origin;
-    assert_good(wefti_checkpoint_begin(&owner, own->dir, 10));
-    assert_good(wefti_checkpoint_writer_open(own->dir, &header, &writer));
-    memset(name, 'n', sizeof(name));
-    name[64] = '\0';
-    const char *bad[] = {"", "with space", "new\nline", "\xC3\xA9", name};
-    for (size_t i = 0; i < WEFTI_COUNT_OF(bad); i++) {
-        assert_error(
-            wefti_checkpoint_writer_add(writer, bad[i], WEFT_DTYPE_U8, name, 1),
-            WEFT_ERR_INVALID, "allowed is a name of 1..63");
-    }
-    name[63] = '\0';
-    assert_good(
-        wefti_checkpoint_writer_add(writer, name, WEFT_DTYPE_U8, name, 1));
-    assert_error(
-        wefti_checkpoint_writer_add(writer, name, WEFT_DTYPE_U8, name, 1),
-        WEFT_ERR_INVALID, "added already");
-    assert_error(
-        wefti_checkpoint_writer_add(writer, "x", WEFT_DTYPE_COUNT, name, 1),
-        WEFT_ERR_INVALID, "of type");
-    assert_error(wefti_checkpoint_writer_add(writer, "x", WEFT_DTYPE_F64, name,
-                                             SIZE_MAX / 4),
-                 WEFT_ERR_INVALID, "elements of type");
-    wefti_checkpoint_writer_abort(writer);
-    wefti_checkpoint_writer_abort(NULL);
-    wefti_checkpoint_owner_close(&owner);
-}
-
-/* What checksums cannot see: a table that is wrong but rightly sealed. */
-static void test_checkpoint_sealed_nonsense_is_refused(void **state)
-{
-    (void)state;
-    wefti_checkpoint_entry good[2] = {
-        {.name = "a", .dtype = WEFT_DTYPE_F32, .offset = 256, .bytes = 8},
-        {.name = "b", .dtype = WEFT_DTYPE_U8, .offset = 264, .bytes = 3}};
-    wefti_checkpoint_entry read[2];
-    uint8_t table[256];
-    static const char *const parts[] = {"b: 3 bytes of u8 at 263",
-                                        "a: given",
-                                        "section b: unknown element type",
-                                        "no proper",
-                                        "b: 4 bytes",
-                                        "sections end at 266",
-                                        "a: 7 bytes"};
-    for (size_t i = 0; i <= WEFTI_COUNT_OF(parts); i++) {
-        wefti_checkpoint_entry bad[2] = {good[0], good[1]};
-        bad[1].offset -= i == 0 ? 1 : 0;
-        memcpy(bad[1].name, i == 1 ? "a" : i == 3 ? "\n" : "b", 2);
-        bad[1].dtype = i == 2 ? (weft_dtype)99 : WEFT_DTYPE_U8;
-        bad[1].bytes = i == 4 ? 4 : i == 5 ? 2 : 3;
-        bad[0].bytes = i == 6 ? 7 : 8;
-        wefti_checkpoint_extent extent = {.section_count = 2,
-                                          .table_offset = 267};
-        wefti_checkpoint_entry_pack(&bad[0], table);
-        wefti_checkpoint_entry_pack(&bad[1], table + 128);
-        wefti_checkpoint_checksum(table, sizeof(table), extent.table_checksum);
-        weft_status status =
-            wefti_checkpoint_table_unpack("f", table, &extent, read);
-        if (i < WEFTI_COUNT_OF(parts)) {
-            assert_error(status, WEFT_ERR_INVALID, parts[i]);
-        } else {
-            assert_good(status);
-        }
-    }
-}
-
-static void test_checkpoint_header_lengths_are_bounded(void **state)
-{
-    (void)state;
-    wefti_checkpoint_header header = saving_header(1, 0);
-    wefti_checkpoint_header read;
-    wefti_checkpoint_extent extent;
-    uint8_t bytes[WEFTI_CHECKPOINT_HEADER_BYTES];
-    static const struct {
-        uint64_t count, table, file;
-        const char *part; /* NULL: good */
-    } cases[] = {{0, 256, 256, NULL},
-                 {1, 256, 384, NULL},
-                 {1, 255, 383, "does not end"},
-                 {1, 257, 384, "does not end"},
-                 {UINT64_MAX / 128 + 2, 256, 384, "sections; allowed"},
-                 {65537, 256, 256 + 65537 * 128, "sections; allowed"},
-                 {2, UINT64_MAX - 127, 128, "does not end"},
-                 {0, 257, 256, "does not end"}};
-    for (size_t i = 0; i < WEFTI_COUNT_OF(cases); i++) {
-        extent = (wefti_checkpoint_extent){.section_count = cases[i].count,
-                                           .table_offset = cases[i].table,
-                                           .file_bytes = cases[i].file};
-        wefti_checkpoint_header_pack(&header, &extent, bytes);
-        weft_status status = wefti_checkpoint_header_unpack(
-            "f", bytes, cases[i].file, &read, &extent);
-        if (cases[i].part != NULL) {
-            assert_error(status, WEFT_ERR_INVALID, cases[i].part);
-        } else {
-            assert_good(status);
-            assert_memory_equal(&read, &header, sizeof(read));
-        }
-    }
+        wefti_checkpoint_find_newest(own->dir, &any, &done), WEFT_ERR_INVALID,
+        "step_00000010: was written by an older version of weft, "
+        "which alone reads it: let that one write it with --export-hf");
+    assert_good(saving_step(own->dir, 20, 1));
+    assert_steps(own->dir, "20 ");
+    assert_int_equal(
+        access(scratch_path(own, "step_00000010/rank_00000.weft"), F_OK), 0);
 }
 
 int main(void)
@@ -585,12 +349,7 @@ int main(void)
         SAVING_TEST(test_checkpoint_steps_of_another_run_stay),
         SAVING_TEST(test_checkpoint_foreign_file_inside_a_step_is_kept),
         SAVING_TEST(test_checkpoint_missing_rank_is_not_committed),
-        SAVING_TEST(test_checkpoint_any_changed_byte_is_refused_by_name),
-        SAVING_TEST(test_checkpoint_corrupt_section_is_refused_by_get),
-        SAVING_TEST(test_checkpoint_of_another_run_is_refused),
-        SAVING_TEST(test_checkpoint_bad_section_is_not_added),
-        cmocka_unit_test(test_checkpoint_sealed_nonsense_is_refused),
-        cmocka_unit_test(test_checkpoint_header_lengths_are_bounded),
+        SAVING_TEST(test_checkpoint_of_an_older_version_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

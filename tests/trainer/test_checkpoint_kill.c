@@ -204,8 +204,9 @@ static void make_scene(const struct scene *scene, scratch *own)
     }
     if (scene->leftovers) {
         scratch_folder(own, ".step_00000030.0123456789abcdef.new");
-        scratch_text(own, ".step_00000030.0123456789abcdef.new/rank_00000.weft",
-                     "half");
+        scratch_text(
+            own, ".step_00000030.0123456789abcdef.new/rank_00000.safetensors",
+            "half");
         scratch_folder(own, "step_00000030");
         scratch_folder(own, ".step_00000010.old");
     }

@@ -285,7 +285,7 @@ test_fence_rank_0_in_place_of_half_a_step_takes_no_whole_one(void **state)
     open_first();
     save(&first, 2);
     scratch_folder(&own, "ckpt/step_00000004");
-    scratch_text(&own, "ckpt/step_00000004/rank_00000.weft", "half");
+    scratch_text(&own, "ckpt/step_00000004/rank_00000.safetensors", "half");
     assert_left_behind(
         commit_held(4, "renameat2 openat", "step_00000004", others_save_4));
     assert_steps("4 2 ");

@@ -147,10 +147,10 @@ class Messages(unittest.TestCase):
 
     def test_damaged_file_is_reported_by_its_rank(self):
         self.assertEqual(self.train(4).returncode, 0)
-        damaged = self.path("ckpt/step_00000006/rank_00002.weft")
+        damaged = self.path("ckpt/step_00000006/rank_00002.safetensors")
         os.truncate(damaged, os.path.getsize(damaged) - 1)
         for _ in range(REPEATS):
-            text = self.refuse("rank_00002.weft", 4, "--resume",
+            text = self.refuse("rank_00002.safetensors", 4, "--resume",
                                self.path("ckpt"))
             self.check_culprit(text, 4, 2)
 
@@ -162,7 +162,7 @@ class Messages(unittest.TestCase):
         for name in sorted(os.listdir(self.path(folder))):
             step = os.path.join(self.path(folder), name)
             if name.startswith("step_") and os.path.exists(step + "/DONE"):
-                with open(step + "/rank_00000.weft", "rb") as file:
+                with open(step + "/rank_00000.safetensors", "rb") as file:
                     found[int(name[5:])] = file.read()
         return found
 
@@ -236,12 +236,12 @@ class Messages(unittest.TestCase):
             self.assertIn("; step 4 there is complete: remove the folder "
                           "step_00000006 to go on from it", said)
         # An older one that is damaged, in whatever rank's file, is not named.
-        damaged = self.path("ckpt/step_00000004/rank_00001.weft")
+        damaged = self.path("ckpt/step_00000004/rank_00001.safetensors")
         os.truncate(damaged, os.path.getsize(damaged) - 1)
         said = self.refuse("step_00000006/DONE: does not say", 2, "--resume",
                            self.path("ckpt"))
         self.assertIn("; step 2 there is complete", said)
-        os.remove(self.path("ckpt/step_00000002/rank_00001.weft"))
+        os.remove(self.path("ckpt/step_00000002/rank_00001.safetensors"))
         said = self.refuse("step_00000006/DONE: does not say", 2, "--resume",
                            self.path("ckpt"))
         self.assertNotIn("there is complete", said)
@@ -251,11 +251,11 @@ class Messages(unittest.TestCase):
             self.assertEqual(self.train(2).returncode, 0)
             self.assertEqual(self.train(2, "--set",
                                         "checkpoint.dir=other").returncode, 0)
-            name = "step_00000006/rank_00001.weft"
+            name = "step_00000006/rank_00001.safetensors"
             os.replace(self.path("other/" + name), self.path("ckpt/" + name))
-            for ranks in (2, 1) if elastic == "true" else (2,):
+            for ranks in 2, 1:
                 said = self.refuse(
-                    "step_00000006/rank_00001.weft: was written by run", ranks,
+                    name + ": was written by run", ranks,
                     "--resume", self.path("ckpt"), "--set",
                     "train.elastic=" + elastic)
                 self.assertEqual(len(set(re.findall(r"run ([0-9a-f]{16})",

@@ -233,9 +233,10 @@ static void test_owner_step_mixed_of_two_sessions_is_refused(void **state)
     snprintf(one, sizeof(one), "%.250s/one", own->dir);
     char from[600];
     snprintf(from, sizeof(from), "%s",
-             scratch_path(own, "two/step_00000010/rank_00001.weft"));
+             scratch_path(own, "two/step_00000010/rank_00001.safetensors"));
     assert_int_equal(
-        rename(from, scratch_path(own, "one/step_00000010/rank_00001.weft")),
+        rename(from,
+               scratch_path(own, "one/step_00000010/rank_00001.safetensors")),
         0);
     assert_good(saving_verify_rank(one, 10, 0));
     wefti_checkpoint_done here, there;

@@ -14,7 +14,7 @@
 #include "tests/seed.h"
 #include "tests/trainer/image.h"
 #include "tests/trainer/job.h"
-#include "trainer/checkpoint/checkpoint_format.h"
+#include "trainer/checkpoint/checkpoint_index.h"
 #include "trainer/train_step.h"
 
 #include <dirent.h>
@@ -240,8 +240,11 @@ static void resume(const layout *cut, size_t which, const job_result *wanted)
 {
     char dir[512];
     bool more = random_next(&seed) % 2;
+    layout other = *cut; /* buckets may be, too */
+    other.settings[cut->settings[1] ? 2 : 1] =
+        random_next(&seed) % 2 ? "overlap.bucket_mb=0.05" : NULL;
     snprintf(dir, sizeof(dir), "%.250s/kept_%zu", own.dir, which);
-    job_result got = run_good(cut, more ? "checkpoint.inside=2" : NULL, dir);
+    job_result got = run_good(&other, more ? "checkpoint.inside=2" : NULL, dir);
     assert_int_equal(got.steps, STEPS - kept[which]);
     check_same(wanted, &got);
     job_result_fini(&got);
@@ -390,15 +393,21 @@ static void test_pause_resumed_otherwise_is_refused_by_name(void **state)
     cut.settings[0] = SCHEDULE(zbv); /* other stages */
     what = make_job(&cut, NULL, dir);
     check_refused(&what, WEFT_ERR_INVALID,
-                  (const char *[]){"stages", "kind of schedule", NULL});
+                  (const char *[]){"1f1b", "zbv", "same schedule", NULL});
     cut.settings[0] = SCHEDULE(1f1b);
     cut.settings[1] = "train.global_batch_size=64";
     what = make_job(&cut, NULL, dir);
     check_refused(&what, WEFT_ERR_INVALID,
                   (const char *[]){"same schedule and batch", "64", NULL});
+    cut.settings[1] = "parallel.pipeline_model_parallel_size=1";
+    what = make_job(&cut, NULL, dir);
+    check_refused(&what, WEFT_ERR_INVALID,
+                  (const char *[]){"1f1b", "has no pipeline", NULL});
+    cut.settings[1] = NULL;
     cut.nranks = 4;
     what = make_job(&cut, NULL, dir);
-    check_refused(&what, WEFT_ERR_INVALID, (const char *[]){"2 ranks", NULL});
+    check_refused(&what, WEFT_ERR_INVALID,
+                  (const char *[]){"of 2 ranks", "has 4", NULL});
 }
 
 static void test_pause_asked_for_in_vain_is_refused_at_its_place(void **state)
@@ -420,12 +429,12 @@ static void test_pause_asked_for_in_vain_is_refused_at_its_place(void **state)
 /* ---- damage ---------------------------------------------------------------
  */
 
-/* Whether the file, as it is now, is found damaged where it is. */
-static void check_found(const char *dir, const wefti_checkpoint_header *header,
+/* Whether the step, as it is now, is found damaged where it is. */
+static void check_found(const char *dir, const wefti_checkpoint_done *done,
                         const char *word)
 {
     wefti_checkpoint_reader *reader = NULL;
-    weft_status status = wefti_checkpoint_reader_open(dir, header, &reader);
+    weft_status status = wefti_checkpoint_reader_open(dir, done, &reader);
     if (status == WEFT_OK) {
         status = wefti_checkpoint_reader_check(reader);
     }
@@ -436,37 +445,36 @@ static void check_found(const char *dir, const wefti_checkpoint_header *header,
     }
 }
 
-/* A byte of each section, one after the other. Returns sections with bytes. */
+/* A byte of each section of rank 1's file, one after the other. Returns how
+ * many. */
 static size_t damage_sections(const char *dir, image *file)
 {
-    wefti_checkpoint_header header;
-    wefti_checkpoint_extent extent;
+    wefti_checkpoint_done done;
+    wefti_checkpoint_index index;
     size_t damaged = 0;
-    assert_int_equal(wefti_checkpoint_header_unpack(file->path, file->bytes,
-                                                    file->count, &header,
-                                                    &extent),
+    image text = image_load(&own, "ckpt/inside/step_00000002/index.json");
+    assert_int_equal(wefti_checkpoint_read_done(dir, 2, &done), WEFT_OK);
+    assert_int_equal(wefti_checkpoint_index_unpack(
+                         text.path, (char *)text.bytes, text.count, &index),
                      WEFT_OK);
-    wefti_checkpoint_entry *entries =
-        calloc(extent.section_count, sizeof(*entries));
-    assert_int_equal(
-        wefti_checkpoint_table_unpack(
-            file->path, file->bytes + extent.table_offset, &extent, entries),
-        WEFT_OK);
-    for (size_t i = 0; i < extent.section_count; i++) {
-        if (entries[i].bytes == 0) {
+    for (size_t i = 0; i < index.count; i++) {
+        const wefti_checkpoint_section *section = &index.sections[i];
+        if (section->file != 1) {
             continue;
         }
-        size_t at = entries[i].offset + random_next(&seed) % entries[i].bytes;
+        size_t bytes = (size_t)section->piece.elems *
+                       weft_dtype_bytes(section->piece.dtype);
+        size_t at = (size_t)section->at_bytes + random_next(&seed) % bytes;
         file->bytes[at] ^= 4;
         image_store(file, file->count);
         file->bytes[at] ^= 4;
-        check_found(dir, &header, entries[i].name);
+        check_found(dir, &done, section->piece.name);
         damaged++;
     }
-    free(entries);
+    wefti_checkpoint_index_fini(&index);
     for (int i = 0; i < 5; i++) {
         image_store(file, 1 + random_next(&seed) % (file->count - 1));
-        check_found(dir, &header, "");
+        check_found(dir, &done, "rank_00001.safetensors");
     }
     return damaged;
 }
@@ -492,7 +500,8 @@ static void test_pause_damaged_is_named_with_the_older_step(void **state)
     snprintf(placed, sizeof(placed), "%.250s/ckpt/inside/step_00000002",
              own.dir);
     link_all(kept_step, placed);
-    snprintf(name, sizeof(name), "ckpt/inside/step_00000002/rank_00001.weft");
+    snprintf(name, sizeof(name),
+             "ckpt/inside/step_00000002/rank_00001.safetensors");
     image file = image_load(&own, name);
     assert_true(damage_sections(inside, &file) > 15);
     job what = make_job(&schedules[3], NULL, dir);
@@ -504,7 +513,8 @@ static void test_pause_damaged_is_named_with_the_older_step(void **state)
     job_result_fini(&bad);
     /* The rank whose file it is says so. */
     image_store(&file, file.count / 2);
-    image first = image_load(&own, "ckpt/inside/step_00000002/rank_00000.weft");
+    image first =
+        image_load(&own, "ckpt/inside/step_00000002/rank_00000.safetensors");
     image_store(&first, first.count / 2);
     check_refused(&what, WEFT_ERR_INVALID, words);
     /* And whole again. */
@@ -527,11 +537,11 @@ static void check_mixed(size_t into, size_t from, const char *word)
     char dir[512], name[96];
     assert_true(kept[into] == 1 && kept[from] == 1);
     snprintf(name, sizeof(name),
-             "kept_%zu/inside/step_00000001/rank_00000.weft", from);
+             "kept_%zu/inside/step_00000001/rank_00000.safetensors", from);
     image file = image_load(&own, name);
     snprintf(dir, sizeof(dir), "%.250s/kept_%zu", own.dir, into);
     snprintf(file.path, sizeof(file.path), "%.300s/%s", dir,
-             "inside/step_00000001/rank_00000.weft");
+             "inside/step_00000001/rank_00000.safetensors");
     (void)unlink(file.path); /* a link to the run's own */
     image_store(&file, file.count);
     free(file.bytes);
@@ -558,7 +568,7 @@ static void test_pause_of_two_moments_or_runs_is_refused(void **state)
         other = i == 0 ? kept_count : other;
     }
     keeps = false;
-    check_mixed(3, 4, "rank 1 has failed"); /* to which rank 0 is the other */
+    check_mixed(3, 4, "header: is not the one that the index speaks of");
     check_mixed(5, 5 + other, "put together from both");
 }
 

@@ -353,7 +353,7 @@ static void test_saver_full_disk_ends_the_run_by_name(void **state)
     (void)state;
     job what = make_job("checkpoint.every=1", NULL);
     full_after = 3;
-    full_for = "rank_00000.weft";
+    full_for = "rank_00000.safetensors";
     check_ended(&what, WEFT_ERR_SYSTEM, "No space left on device", dir, 3);
 }
 
@@ -362,7 +362,7 @@ static void test_saver_full_disk_of_another_rank_is_that_rank_s(void **state)
     (void)state;
     job what = make_job("checkpoint.every=2", NULL);
     full_after = 2;
-    full_for = "rank_00001.weft";
+    full_for = "rank_00001.safetensors";
     check_ended(&what, WEFT_ERR_SYSTEM, "checkpoint: rank 1 has failed", dir,
                 2);
 }

@@ -4,7 +4,7 @@
  * happens to the others.
  *
  *   begin                 .step_50.S.new           ranks write into it
- *   seal                  .step_50.S.new/DONE
+ *   seal                  .step_50.S.new/index.json, then DONE
  *   commit                .step_50.S.new -> step_50
  *   commit, step_50 was   the two change places, and .step_50.S.new holds the
  *   there before          former one
@@ -26,6 +26,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "trainer/checkpoint/checkpoint_folder.h"
+#include "trainer/checkpoint/checkpoint_index.h"
 #include "trainer/checkpoint/checkpoint_owner.h"
 
 #include <errno.h>
@@ -153,68 +154,86 @@ weft_status wefti_checkpoint_begin(const wefti_checkpoint_owner *owner,
     return status;
 }
 
-/* Every rank's file is there, as far as the caller's barrier promised. */
-static weft_status check_ranks(int fd, const char *folder, uint32_t nranks)
+/* A new file in the open folder, durable itself. */
+static weft_status write_file(int folder_fd, const char *folder,
+                              const char *name, const char *text, size_t bytes)
 {
-    for (uint32_t rank = 0; rank < nranks; rank++) {
-        char name[32];
-        struct stat what;
-        snprintf(name, sizeof(name), "rank_%05" PRIu32 ".weft", rank);
-        if (fstatat(fd, name, &what, AT_SYMLINK_NOFOLLOW) != 0) {
-            return wefti_error_system("%s/%s", folder, name);
-        }
+    weft_status status = WEFT_OK;
+    size_t done = 0;
+    int fd =
+        openat(folder_fd, name,
+               O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
+    if (fd < 0) {
+        return wefti_error_system("%s/%s: cannot be made", folder, name);
     }
-    return WEFT_OK;
+    for (ssize_t wrote = 1; done < bytes && wrote > 0; done += (size_t)wrote) {
+        wrote = write(fd, text + done, bytes - done);
+        wrote = wrote < 0 ? 0 : wrote;
+    }
+    if (done < bytes || fsync(fd) != 0) {
+        status = wefti_error_system("%s/%s: cannot be written", folder, name);
+    }
+    close(fd);
+    return status;
 }
 
-/* Writes DONE into the open folder, durably. */
-static weft_status write_done(int folder_fd, const char *folder,
+/* The index of what the ranks have written; its digest. */
+static weft_status write_index(int folder_fd, const char *path, uint64_t nranks,
+                               uint8_t *digest_out)
+{
+    wefti_checkpoint_index index;
+    size_t bytes = 0;
+    weft_status status =
+        wefti_checkpoint_index_gather(path, nranks, &bytes, &index);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    wefti_checkpoint_digest(index.text, bytes, digest_out);
+    status =
+        write_file(folder_fd, path, WEFTI_CHECKPOINT_INDEX, index.text, bytes);
+    wefti_checkpoint_index_fini(&index);
+    return status;
+}
+
+/* All that DONE speaks of is durable before it. */
+static weft_status write_done(int folder_fd, const char *path,
                               const wefti_checkpoint_done *done)
 {
     char text[WEFTI_CHECKPOINT_DONE_BYTES];
     int length = wefti_checkpoint_done_pack(done, text);
-    int fd =
-        openat(folder_fd, WEFTI_CHECKPOINT_DONE,
-               O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
-    if (fd < 0) {
-        return wefti_error_system(
-            "%s/" WEFTI_CHECKPOINT_DONE ": cannot be made", folder);
+    weft_status status = sync_folder(folder_fd, path);
+    if (status == WEFT_OK) {
+        status = write_file(folder_fd, path, WEFTI_CHECKPOINT_DONE, text,
+                            (size_t)length);
     }
-    weft_status status = WEFT_OK;
-    if (write(fd, text, (size_t)length) != length || fsync(fd) != 0) {
-        status = wefti_error_system(
-            "%s/" WEFTI_CHECKPOINT_DONE ": cannot be written", folder);
-    }
-    close(fd);
-    return status == WEFT_OK ? sync_folder(folder_fd, folder) : status;
+    return status == WEFT_OK ? sync_folder(folder_fd, path) : status;
 }
 
 weft_status wefti_checkpoint_seal(const wefti_checkpoint_owner *owner,
                                   const char *dir, uint64_t step,
-                                  uint32_t nranks)
+                                  uint64_t nranks)
 {
-    const wefti_checkpoint_done done = {
+    wefti_checkpoint_done done = {
         .step = step, .nranks = nranks, .origin = owner->origin};
-    char name[WEFTI_CHECKPOINT_FOLDER_BYTES];
+    char path[WEFTI_CHECKPOINT_PATH_BYTES];
     int dir_fd = -1;
     int new_fd = -1;
-    weft_status status = open_dir(owner, dir, &dir_fd);
+    weft_status status = wefti_checkpoint_path(dir, step, WEFTI_CHECKPOINT_NEW,
+                                               owner->origin.session, "", path);
+    if (status == WEFT_OK) {
+        status = open_dir(owner, dir, &dir_fd);
+    }
     if (status != WEFT_OK) {
         return status;
     }
-    wefti_checkpoint_folder_name(step, WEFTI_CHECKPOINT_NEW,
-                                 owner->origin.session, name);
-    status = open_folder(dir_fd, name, &new_fd);
+    status = open_folder(dir_fd, strrchr(path, '/') + 1, &new_fd);
     close(dir_fd);
     if (status != WEFT_OK) {
         return status;
     }
-    status = check_ranks(new_fd, name, nranks);
+    status = write_index(new_fd, path, nranks, done.index_digest);
     if (status == WEFT_OK) {
-        status = sync_folder(new_fd, name);
-    }
-    if (status == WEFT_OK) {
-        status = write_done(new_fd, name, &done);
+        status = write_done(new_fd, path, &done);
     }
     close(new_fd);
     return status;
@@ -435,29 +454,36 @@ void wefti_checkpoint_prune(const wefti_checkpoint_owner *owner,
     }
 }
 
-weft_status wefti_checkpoint_list(const char *dir, uint64_t **steps_out,
-                                  size_t *count_out)
+/* All of our folders in dir, none where that does not exist. */
+static weft_status scan(const char *dir, wefti_checkpoint_folder **folders_out,
+                        size_t *count_out)
 {
-    wefti_checkpoint_folder *folders = NULL;
-    size_t count = 0;
     int dir_fd = -1;
-    *steps_out = NULL;
+    *folders_out = NULL;
     *count_out = 0;
     if (access(dir, F_OK) != 0 && errno == ENOENT) {
         return WEFT_OK;
     }
     weft_status status = open_folder(AT_FDCWD, dir, &dir_fd);
-    if (status != WEFT_OK) {
-        return status;
+    if (status == WEFT_OK) {
+        status =
+            wefti_checkpoint_folder_scan(dir_fd, dir, folders_out, count_out);
+        close(dir_fd);
     }
-    status = wefti_checkpoint_folder_scan(dir_fd, dir, &folders, &count);
-    close(dir_fd);
-    uint64_t *steps = NULL;
-    if (status == WEFT_OK && count > 0) {
-        steps = malloc(count * sizeof(*steps));
-        if (steps == NULL) {
-            status = wefti_error(WEFT_ERR_NO_MEMORY, "%s: out of memory", dir);
-        }
+    return status;
+}
+
+weft_status wefti_checkpoint_list(const char *dir, uint64_t **steps_out,
+                                  size_t *count_out)
+{
+    wefti_checkpoint_folder *folders;
+    size_t count;
+    *steps_out = NULL;
+    *count_out = 0;
+    weft_status status = scan(dir, &folders, &count);
+    uint64_t *steps = count > 0 ? malloc(count * sizeof(*steps)) : NULL;
+    if (count > 0 && steps == NULL) {
+        status = wefti_error(WEFT_ERR_NO_MEMORY, "%s: out of memory", dir);
     }
     for (size_t i = 0; steps != NULL && i < count; i++) {
         if (folders[i].complete) {
@@ -476,19 +502,10 @@ weft_status wefti_checkpoint_list(const char *dir, uint64_t **steps_out,
 weft_status wefti_checkpoint_find_newest(const char *dir, bool *any_out,
                                          wefti_checkpoint_done *done_out)
 {
-    wefti_checkpoint_folder *folders = NULL;
-    size_t count = 0;
-    int dir_fd = -1;
+    wefti_checkpoint_folder *folders;
+    size_t count;
     *any_out = false;
-    if (access(dir, F_OK) != 0 && errno == ENOENT) {
-        return WEFT_OK;
-    }
-    weft_status status = open_folder(AT_FDCWD, dir, &dir_fd);
-    if (status != WEFT_OK) {
-        return status;
-    }
-    status = wefti_checkpoint_folder_scan(dir_fd, dir, &folders, &count);
-    close(dir_fd);
+    weft_status status = scan(dir, &folders, &count);
     for (size_t i = 0; !*any_out && i < count; i++) {
         if (folders[i].complete || folders[i].damaged) {
             *any_out = true;

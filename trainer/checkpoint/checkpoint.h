@@ -1,20 +1,27 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * trainer/checkpoint/checkpoint.h - what a run can go on from: one file per
- * rank, in one folder per step, complete exactly when the folder holds DONE.
+ * trainer/checkpoint/checkpoint.h - what a run can go on from: in one folder
+ * per step one file per rank, in the safetensors format, and an index of all
+ * tensors; complete exactly when the folder holds DONE.
  *
- *   DIR/step_00000050/rank_00000.weft   sections: name, dtype, bytes, checksum
- *                     rank_00001.weft
- *                     DONE              written last
+ *   DIR/step_00000050/rank_00000.safetensors   parts of tensors
+ *                     rank_00001.safetensors
+ *                     index.json               where the parts of each are
+ *                     DONE                     written last
+ *
+ * A tensor may lie in any number of files, cut anywhere, and is read by its
+ * name: any ranks may read what any others have written. No byte can change
+ * unseen: DONE has the digest of the index, which has those of every part and
+ * of every file's header (BLAKE2b-256).
  *
  * Saving, by all ranks (the barriers are the caller's, and so is agreeing
  * whether every rank's part went well):
  *
  *   rank 0      wefti_checkpoint_begin    makes DIR/.step_00000050.S.new
  *   barrier
- *   each rank   writer_open, writer_add ..., writer_close    file is durable
+ *   each rank   wefti_checkpoint_write    its file is durable
  *   barrier
- *   rank 0      wefti_checkpoint_seal     DONE
+ *   rank 0      wefti_checkpoint_seal     index, DONE
  *               are all ranks still there?
  *               wefti_checkpoint_commit   rename, then remove what is over
  *
@@ -38,9 +45,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Longest section name, its end included; most sections in a file. */
-#define WEFTI_CHECKPOINT_NAME_BYTES    64
-#define WEFTI_CHECKPOINT_SECTIONS_MOST 65536
+/* Longest name of a tensor, its end included. */
+#define WEFTI_CHECKPOINT_NAME_BYTES   64
+#define WEFTI_CHECKPOINT_DIGEST_BYTES 32
 /* Longest path of a file, its end included. */
 #define WEFTI_CHECKPOINT_PATH_BYTES 4096
 
@@ -56,22 +63,49 @@ typedef struct wefti_checkpoint_origin {
 /* The run that may write in a folder: trainer/checkpoint/checkpoint_owner.h. */
 typedef struct wefti_checkpoint_owner wefti_checkpoint_owner;
 
-/* Whose state a file is; what must agree to go on from it. */
+/*
+ * Whose state a step is. What must agree to go on from it: config_digest,
+ * data_hash. The rest of the state that is no tensor: next_sequence. What only
+ * tells how it was made: seed, and the pipeline's schedule, "" and 0 without
+ * one.
+ */
 typedef struct wefti_checkpoint_header {
     uint64_t step;
-    uint32_t nranks;
-    uint32_t rank;
+    uint64_t nranks; /* as many files */
+    wefti_checkpoint_origin origin;
     uint8_t config_digest[WEFTI_CONFIG_DIGEST_BYTES];
     uint8_t data_hash[WEFTI_DATA_HASH_BYTES];
-    wefti_checkpoint_origin origin;
+    uint64_t next_sequence; /* of the training data */
+    uint64_t seed;
+    uint64_t pipeline; /* ranks */
+    uint64_t stages, chunks;
+    char schedule[32];
 } wefti_checkpoint_header;
 
 /* What DONE says of its step. */
 typedef struct wefti_checkpoint_done {
     uint64_t step;
-    uint32_t nranks;
+    uint64_t nranks;
     wefti_checkpoint_origin origin;
+    uint8_t index_digest[WEFTI_CHECKPOINT_DIGEST_BYTES];
 } wefti_checkpoint_done;
+
+/*
+ * A part of a tensor, in memory.
+ *
+ * rows, columns   the whole tensor's; rows 0: a vector
+ * offset, elems   the part: in elements, row after row; 1 at least
+ * live            its elements, where they are used
+ * at_bytes        where they are in a copy
+ */
+typedef struct wefti_checkpoint_piece {
+    char name[WEFTI_CHECKPOINT_NAME_BYTES]; /* printable, without @ */
+    weft_dtype dtype;
+    uint64_t rows, columns;
+    uint64_t offset, elems;
+    void *live;
+    size_t at_bytes;
+} wefti_checkpoint_piece;
 
 /*
  * wefti_checkpoint_make_folders - makes dir and whichever of its parents are
@@ -85,7 +119,7 @@ WEFT_NODISCARD weft_status wefti_checkpoint_make_folders(const char *dir);
  *
  * owner       of DIR, or of the folder that DIR is in
  *
- * Threads     rank 0, before any rank's writer_open.  Blocks: on the disk.
+ * Threads     rank 0, before any rank's write.  Blocks: on the disk.
  */
 WEFT_NODISCARD weft_status wefti_checkpoint_begin(
     const wefti_checkpoint_owner *owner, const char *dir, uint64_t step);
@@ -96,41 +130,30 @@ WEFT_NODISCARD weft_status wefti_checkpoint_begin(
 WEFT_NODISCARD weft_status wefti_checkpoint_try(const char *dir, uint32_t rank);
 
 /*
- * A rank's file being written. After an error of add only abort is legal.
+ * wefti_checkpoint_write - a rank's file, durable after OK.
+ *
+ * pieces   count of them, of different tensors
+ * copy     where their elements are; NULL: where they live
+ *
+ * Returns     OK | ERR_INVALID | ERR_NO_MEMORY | ERR_SYSTEM (the file may stay
+ *             behind in the temporary folder).
  */
-typedef struct wefti_checkpoint_writer wefti_checkpoint_writer;
-
-WEFT_NODISCARD weft_status wefti_checkpoint_writer_open(
-    const char *dir, const wefti_checkpoint_header *header,
-    wefti_checkpoint_writer **writer_out);
+WEFT_NODISCARD weft_status wefti_checkpoint_write(
+    const char *dir, const wefti_checkpoint_header *header, uint32_t rank,
+    const wefti_checkpoint_piece *pieces, size_t count, const void *copy);
 
 /*
- * wefti_checkpoint_writer_add - append one section.
+ * wefti_checkpoint_seal - writes the index and DONE into the temporary folder,
+ * and makes it durable with all that is in it.
  *
- * name     1..63 printable characters, once per file.
- * value    elems elements of dtype, borrowed for the call; elems 0 is legal.
- */
-WEFT_NODISCARD weft_status
-wefti_checkpoint_writer_add(wefti_checkpoint_writer *writer, const char *name,
-                            weft_dtype dtype, const void *value, size_t elems);
-
-/* Completes the file and makes it durable; frees writer also on an error. */
-WEFT_NODISCARD weft_status
-wefti_checkpoint_writer_close(wefti_checkpoint_writer *writer);
-
-/* Abandons the file (it stays behind in the temporary folder). NULL legal. */
-void wefti_checkpoint_writer_abort(wefti_checkpoint_writer *writer);
-
-/*
- * wefti_checkpoint_seal - writes DONE into the temporary folder, and makes it
- * durable with all that is in it.
- *
- * Returns     OK | ERR_SYSTEM (a rank's file is missing, the disk is full ...).
- * Threads     rank 0, after every rank's writer_close.
+ * Returns     OK | ERR_INVALID (the ranks' files are not of one step, or do not
+ *             have every tensor once) | ERR_SYSTEM (a file is missing, the disk
+ *             is full ...) | ERR_NO_MEMORY.
+ * Threads     rank 0, after every rank's write.
  */
 WEFT_NODISCARD weft_status
 wefti_checkpoint_seal(const wefti_checkpoint_owner *owner, const char *dir,
-                      uint64_t step, uint32_t nranks);
+                      uint64_t step, uint64_t nranks);
 
 /*
  * wefti_checkpoint_commit - make a sealed step a complete one, if DIR is still
@@ -190,43 +213,54 @@ WEFT_NODISCARD weft_status wefti_checkpoint_find_newest(
 WEFT_NODISCARD weft_status wefti_checkpoint_read_done(
     const char *dir, uint64_t step, wefti_checkpoint_done *done_out);
 
-/* A rank's file, opened and validated down to its table of sections. */
+/* A complete step, opened and its index validated. */
 typedef struct wefti_checkpoint_reader wefti_checkpoint_reader;
 
 /*
- * wefti_checkpoint_reader_open - open the file of expect->rank in the step
- * expect->step, and refuse one of another step, rank, number of ranks,
- * configuration or data, or that another run or session wrote.
+ * wefti_checkpoint_reader_open - open the step that done is of. Files are
+ * opened, and their headers checked, when something in them is read.
  *
- * Every length is checked against the file's size before it is used. Header
- * and table have checksums; sections are checked when they are read.
- *
- * Returns     OK | ERR_INVALID (corrupt, or not what expect says: the text
- *             names file and field) | ERR_SYSTEM | ERR_NO_MEMORY.
+ * Returns     OK | ERR_INVALID (the index is corrupt, or another's than done
+ *             says: the text names file and field) | ERR_SYSTEM |
+ *             ERR_NO_MEMORY.
  */
-WEFT_NODISCARD weft_status wefti_checkpoint_reader_open(
-    const char *dir, const wefti_checkpoint_header *expect,
-    wefti_checkpoint_reader **reader_out);
+WEFT_NODISCARD weft_status
+wefti_checkpoint_reader_open(const char *dir, const wefti_checkpoint_done *done,
+                             wefti_checkpoint_reader **reader_out);
+
+/* Borrowed from reader. */
+const wefti_checkpoint_header *
+wefti_checkpoint_reader_header(const wefti_checkpoint_reader *reader);
 
 /*
- * wefti_checkpoint_reader_check - read all of the file and compare every
- * checksum: call it on all ranks before any state is changed.
+ * wefti_checkpoint_reader_match - refuses a step of another configuration or
+ * text than expect's.
+ */
+WEFT_NODISCARD weft_status
+wefti_checkpoint_reader_match(const wefti_checkpoint_reader *reader,
+                              const wefti_checkpoint_header *expect);
+
+/*
+ * wefti_checkpoint_reader_check - read all files and compare every digest.
  */
 WEFT_NODISCARD weft_status
 wefti_checkpoint_reader_check(wefti_checkpoint_reader *reader);
 
 /*
- * wefti_checkpoint_reader_get - copy one section out.
+ * wefti_checkpoint_reader_get - a part of a tensor, out of whatever files have
+ * it; their parts that overlap it are compared with their digests as a whole.
  *
- * value    room for elems elements of dtype; undefined after an error.
+ * value    room for piece->elems, undefined after an error; NULL: they are only
+ *          checked. Call it so on all ranks before any state is changed.
  *
- * Returns     OK | ERR_INVALID (no such section, other dtype or count, or its
- *             checksum differs: the text names file and section) | ERR_SYSTEM.
+ * Returns     OK | ERR_INVALID (no such tensor, other dtype or shape, or a
+ *             digest differs: the text names file and tensor) | ERR_SYSTEM.
  */
 WEFT_NODISCARD weft_status
-wefti_checkpoint_reader_get(wefti_checkpoint_reader *reader, const char *name,
-                            weft_dtype dtype, void *value, size_t elems);
+wefti_checkpoint_reader_get(wefti_checkpoint_reader *reader,
+                            const wefti_checkpoint_piece *piece, void *value);
 
+/* NULL is legal. */
 void wefti_checkpoint_reader_close(wefti_checkpoint_reader *reader);
 
 #endif

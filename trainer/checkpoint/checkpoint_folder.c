@@ -6,12 +6,14 @@
 #include "trainer/checkpoint/checkpoint_folder.h"
 
 #include "base/error.h"
+#include "trainer/checkpoint/checkpoint_index.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -54,31 +56,32 @@ static bool parse(const char *name, wefti_checkpoint_folder *folder_out)
     return false;
 }
 
-weft_status wefti_checkpoint_path(const char *dir,
-                                  const wefti_checkpoint_header *header,
-                                  wefti_checkpoint_state state, char *path_out)
+weft_status wefti_checkpoint_path(const char *dir, uint64_t step,
+                                  wefti_checkpoint_state state,
+                                  uint64_t session, const char *name,
+                                  char *path_out)
 {
     char folder[WEFTI_CHECKPOINT_FOLDER_BYTES];
-    wefti_checkpoint_folder_name(header->step, state, header->origin.session,
-                                 folder);
-    int length =
-        snprintf(path_out, WEFTI_CHECKPOINT_PATH_BYTES,
-                 "%s/%s/rank_%05" PRIu32 ".weft", dir, folder, header->rank);
-    if (length < 0 || length >= WEFTI_CHECKPOINT_PATH_BYTES) {
-        return wefti_error(WEFT_ERR_INVALID,
-                           "%.200s...: allowed are paths of up to %d bytes",
-                           dir, WEFTI_CHECKPOINT_PATH_BYTES - 1);
-    }
-    return WEFT_OK;
+    wefti_checkpoint_folder_name(step, state, session, folder);
+    int length = snprintf(path_out, WEFTI_CHECKPOINT_PATH_BYTES, "%s/%s%s%s",
+                          dir, folder, name[0] ? "/" : "", name);
+    return length > 0 && length < WEFTI_CHECKPOINT_PATH_BYTES
+               ? WEFT_OK
+               : wefti_error(WEFT_ERR_INVALID,
+                             "%.200s...: allowed are paths of up to %d bytes",
+                             dir, WEFTI_CHECKPOINT_PATH_BYTES - 1);
 }
 
 int wefti_checkpoint_done_pack(const wefti_checkpoint_done *done, char *text)
 {
+    char hex[WEFTI_CHECKPOINT_HEX_BYTES];
+    sodium_bin2hex(hex, sizeof(hex), done->index_digest,
+                   sizeof(done->index_digest));
     return snprintf(text, WEFTI_CHECKPOINT_DONE_BYTES,
-                    "step %" PRIu64 ", ranks %" PRIu32 ", run %016" PRIx64
-                    ", session %016" PRIx64 "\n",
+                    "step %" PRIu64 ", ranks %" PRIu64 ", run %016" PRIx64
+                    ", session %016" PRIx64 ", index %s\n",
                     done->step, done->nranks, done->origin.run,
-                    done->origin.session);
+                    done->origin.session, hex);
 }
 
 /* The number behind name; 0: there is none. */
@@ -95,12 +98,26 @@ static bool unpack_done(const char *text, size_t bytes, uint64_t step,
     char again[WEFTI_CHECKPOINT_DONE_BYTES];
     *done_out = (wefti_checkpoint_done){
         .step = step,
-        .nranks = (uint32_t)read_number(text, "ranks ", 10),
+        .nranks = read_number(text, "ranks ", 10),
         .origin = {.run = read_number(text, "run ", 16),
                    .session = read_number(text, "session ", 16)}};
+    const char *index = strstr(text, "index ");
+    if (index) {
+        (void)sodium_hex2bin(done_out->index_digest,
+                             sizeof(done_out->index_digest), index + 6,
+                             strcspn(index + 6, "\n"), NULL, NULL, NULL);
+    }
     int length = wefti_checkpoint_done_pack(done_out, again);
     return done_out->nranks > 0 && bytes == (size_t)length &&
            memcmp(text, again, bytes) == 0;
+}
+
+/* Whether a folder has files as they were before there was an index. */
+static bool is_of_buckets(int dir_fd, const char *name)
+{
+    char path[WEFTI_CHECKPOINT_FOLDER_BYTES + 32];
+    snprintf(path, sizeof(path), "%s/rank_00000.weft", name);
+    return faccessat(dir_fd, path, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
 /*
@@ -127,6 +144,13 @@ static weft_status read_done(int dir_fd, const char *dir,
         got = read(fd, text, WEFTI_CHECKPOINT_DONE_BYTES);
     }
     close(fd);
+    if (is_of_buckets(dir_fd, name)) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "%s/%s: was written by an older version of weft, "
+                           "which alone reads it: let that one write it with "
+                           "--export-hf, and begin here with --import-hf",
+                           dir, name);
+    }
     return got >= 0 && unpack_done(text, (size_t)got, folder->step, done_out)
                ? WEFT_OK
                : wefti_error(WEFT_ERR_INVALID,
@@ -244,10 +268,13 @@ weft_status wefti_checkpoint_folder_scan(int dir_fd, const char *dir,
 
 static bool is_our_file(const char *name)
 {
-    size_t length = strlen(name);
+    char again[WEFTI_CHECKPOINT_FILE_BYTES];
+    wefti_checkpoint_file_name(
+        strncmp(name, "rank_", 5) == 0 ? strtoull(name + 5, NULL, 10) : 0,
+        again);
     return strcmp(name, WEFTI_CHECKPOINT_DONE) == 0 ||
-           (length > 10 && strncmp(name, "rank_", 5) == 0 &&
-            strcmp(name + length - 5, ".weft") == 0);
+           strcmp(name, WEFTI_CHECKPOINT_INDEX) == 0 ||
+           strcmp(name, again) == 0;
 }
 
 weft_status wefti_checkpoint_folder_remove(int dir_fd, const char *name)

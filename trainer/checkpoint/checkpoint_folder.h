@@ -13,7 +13,7 @@
 #include <stdbool.h>
 
 #define WEFTI_CHECKPOINT_DONE       "DONE"
-#define WEFTI_CHECKPOINT_DONE_BYTES 128
+#define WEFTI_CHECKPOINT_DONE_BYTES 256
 /* Room for ".step_18446744073709551615.0123456789abcdef.new". */
 #define WEFTI_CHECKPOINT_FOLDER_BYTES 64
 
@@ -40,16 +40,19 @@ void wefti_checkpoint_folder_name(uint64_t step, wefti_checkpoint_state state,
                                   char name[WEFTI_CHECKPOINT_FOLDER_BYTES]);
 
 /*
- * wefti_checkpoint_path - DIR/FOLDER/rank_00002.weft of the header's step,
- * rank and session.
+ * wefti_checkpoint_path - DIR/FOLDER of a step, or DIR/FOLDER/name.
  *
+ * session     of a NEW one
+ * name        "": the folder
  * path_out    WEFTI_CHECKPOINT_PATH_BYTES of room.
  *
  * Returns     OK | ERR_INVALID (too long).
  */
-WEFT_NODISCARD weft_status
-wefti_checkpoint_path(const char *dir, const wefti_checkpoint_header *header,
-                      wefti_checkpoint_state state, char *path_out);
+WEFT_NODISCARD weft_status wefti_checkpoint_path(const char *dir, uint64_t step,
+                                                 wefti_checkpoint_state state,
+                                                 uint64_t session,
+                                                 const char *name,
+                                                 char *path_out);
 
 /*
  * wefti_checkpoint_done_pack - what DONE of a complete step says, with its

@@ -1,205 +1,185 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * trainer/checkpoint/checkpoint_writer.c - one rank's file, section by section.
- *
- * The header's room is left empty until all the rest is written, so that a
- * file cut short has no header at all.
+ * trainer/checkpoint/checkpoint_writer.c - a rank's file, and the index out of
+ * the headers of all ranks' files.
  */
 #include "base/error.h"
 #include "trainer/checkpoint/checkpoint_folder.h"
-#include "trainer/checkpoint/checkpoint_format.h"
+#include "trainer/checkpoint/checkpoint_index.h"
 
-#include <errno.h>
-#include <fcntl.h>
+#include <inttypes.h>
+#include <sodium.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-struct wefti_checkpoint_writer {
-    int fd;
-    wefti_checkpoint_header header;
-    wefti_checkpoint_extent extent; /* table_offset: end of the sections */
-    wefti_checkpoint_entry *entries;
-    size_t entry_room;
-    char path[WEFTI_CHECKPOINT_PATH_BYTES];
-};
+/* What the header of a file says of one section. */
+typedef struct label {
+    char name[WEFTI_CHECKPOINT_NAME_BYTES + 24];
+    char note[WEFTI_CHECKPOINT_HEX_BYTES + 48];
+    char dtype[8];
+} label;
 
-/* Appends all of value to the file. */
-static weft_status write_all(const wefti_checkpoint_writer *writer,
-                             const void *value, size_t bytes)
+typedef struct labels {
+    label *all;
+    wefti_safetensors list;
+    wefti_safetensors_note *notes; /* of the step, then one of each */
+    char about[WEFTI_CHECKPOINT_ABOUT_BYTES];
+} labels;
+
+static const unsigned char *find_value(const wefti_checkpoint_piece *piece,
+                                       const void *copy)
 {
-    const char *at = value;
-    while (bytes > 0) {
-        ssize_t done = write(writer->fd, at, bytes);
-        if (done < 0 && errno == EINTR) {
-            continue;
-        }
-        if (done <= 0) {
-            return wefti_error_system("%s: cannot be written", writer->path);
-        }
-        at += done;
-        bytes -= (size_t)done;
-    }
-    return WEFT_OK;
+    return copy ? (const unsigned char *)copy + piece->at_bytes : piece->live;
 }
 
-weft_status wefti_checkpoint_writer_open(const char *dir,
-                                         const wefti_checkpoint_header *header,
-                                         wefti_checkpoint_writer **writer_out)
+static size_t count_bytes(const wefti_checkpoint_piece *piece)
 {
-    static const uint8_t no_header[WEFTI_CHECKPOINT_HEADER_BYTES];
-    wefti_checkpoint_writer *writer = calloc(1, sizeof(*writer));
-    *writer_out = NULL;
-    if (writer == NULL) {
-        return wefti_error(WEFT_ERR_NO_MEMORY, "%s: out of memory", dir);
-    }
-    writer->header = *header;
-    writer->extent.table_offset = WEFTI_CHECKPOINT_HEADER_BYTES;
-    writer->fd = -1;
-    weft_status status =
-        wefti_checkpoint_path(dir, header, WEFTI_CHECKPOINT_NEW, writer->path);
-    if (status == WEFT_OK) {
-        writer->fd =
-            open(writer->path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-        status = writer->fd < 0
-                     ? wefti_error_system("%s: cannot be made", writer->path)
-                     : write_all(writer, no_header, sizeof(no_header));
-    }
-    if (status != WEFT_OK) {
-        wefti_checkpoint_writer_abort(writer);
-        return status;
-    }
-    *writer_out = writer;
-    return WEFT_OK;
+    return (size_t)piece->elems * weft_dtype_bytes(piece->dtype);
 }
 
-/* Room for one more entry, within the limit of sections. */
-static weft_status make_entry_room(wefti_checkpoint_writer *writer)
+static void make_label(const wefti_checkpoint_piece *piece, const void *copy,
+                       label *own, wefti_safetensor *item)
 {
-    size_t count = (size_t)writer->extent.section_count;
-    if (count == WEFTI_CHECKPOINT_SECTIONS_MOST) {
-        return wefti_error(WEFT_ERR_INVALID, "%s: more than %zu sections",
-                           writer->path, count);
-    }
-    if (count < writer->entry_room) {
-        return WEFT_OK;
-    }
-    size_t room = writer->entry_room == 0 ? 16 : 2 * writer->entry_room;
-    wefti_checkpoint_entry *wider =
-        realloc(writer->entries, room * sizeof(*wider));
-    if (wider == NULL) {
-        return wefti_error(WEFT_ERR_NO_MEMORY, "%s: out of memory",
-                           writer->path);
-    }
-    writer->entries = wider;
-    writer->entry_room = room;
-    return WEFT_OK;
-}
-
-/* A new name of proper form. */
-static weft_status check_name(const wefti_checkpoint_writer *writer,
-                              const char *name)
-{
-    if (!wefti_checkpoint_name_check(name)) {
-        return wefti_error(WEFT_ERR_INVALID,
-                           "section \"%.80s\": allowed is a name of 1..%d "
-                           "printable characters",
-                           name, WEFTI_CHECKPOINT_NAME_BYTES - 1);
-    }
-    for (size_t i = 0; i < writer->extent.section_count; i++) {
-        if (strcmp(writer->entries[i].name, name) == 0) {
-            return wefti_error(WEFT_ERR_INVALID,
-                               "section \"%s\": added already", name);
-        }
-    }
-    return WEFT_OK;
-}
-
-weft_status wefti_checkpoint_writer_add(wefti_checkpoint_writer *writer,
-                                        const char *name, weft_dtype dtype,
-                                        const void *value, size_t elems)
-{
-    size_t elem_bytes = weft_dtype_bytes(dtype);
-    if (elem_bytes == 0 || elems > SIZE_MAX / 2 / elem_bytes) {
-        return wefti_error(WEFT_ERR_INVALID,
-                           "section \"%s\": %zu elements of type %d", name,
-                           elems, (int)dtype);
-    }
-    weft_status status = check_name(writer, name);
-    if (status == WEFT_OK) {
-        status = make_entry_room(writer);
-    }
-    if (status != WEFT_OK) {
-        return status;
-    }
-    wefti_checkpoint_entry *entry =
-        &writer->entries[writer->extent.section_count];
-    *entry = (wefti_checkpoint_entry){.dtype = dtype,
-                                      .offset = writer->extent.table_offset,
-                                      .bytes = elems * elem_bytes};
-    strcpy(entry->name, name); /* its length was checked */
-    wefti_checkpoint_checksum(value, (size_t)entry->bytes, entry->checksum);
-    status = write_all(writer, value, (size_t)entry->bytes);
-    if (status == WEFT_OK) {
-        writer->extent.section_count++;
-        writer->extent.table_offset += entry->bytes;
-    }
-    return status;
-}
-
-/* Appends the table of sections, and completes what the header says. */
-static weft_status write_table(wefti_checkpoint_writer *writer)
-{
-    wefti_checkpoint_extent *extent = &writer->extent;
-    size_t count = (size_t)extent->section_count;
-    size_t bytes = count * WEFTI_CHECKPOINT_ENTRY_BYTES;
-    uint8_t *table = calloc(bytes + 1, 1);
-    if (table == NULL) {
-        return wefti_error(WEFT_ERR_NO_MEMORY, "%s: out of memory",
-                           writer->path);
-    }
-    for (size_t i = 0; i < count; i++) {
-        wefti_checkpoint_entry_pack(&writer->entries[i],
-                                    table + i * WEFTI_CHECKPOINT_ENTRY_BYTES);
-    }
-    extent->file_bytes = extent->table_offset + bytes;
-    wefti_checkpoint_checksum(table, bytes, extent->table_checksum);
-    weft_status status = write_all(writer, table, bytes);
-    free(table);
-    return status;
-}
-
-static weft_status write_header(const wefti_checkpoint_writer *writer)
-{
-    uint8_t bytes[WEFTI_CHECKPOINT_HEADER_BYTES];
-    wefti_checkpoint_header_pack(&writer->header, &writer->extent, bytes);
-    if (pwrite(writer->fd, bytes, sizeof(bytes), 0) != (ssize_t)sizeof(bytes)) {
-        return wefti_error_system("%s: header cannot be written", writer->path);
-    }
-    return WEFT_OK;
-}
-
-weft_status wefti_checkpoint_writer_close(wefti_checkpoint_writer *writer)
-{
-    weft_status status = write_table(writer);
-    if (status == WEFT_OK) {
-        status = write_header(writer);
-    }
-    if (status == WEFT_OK && fsync(writer->fd) != 0) {
-        status = wefti_error_system("%s: cannot be made durable", writer->path);
-    }
-    wefti_checkpoint_writer_abort(writer);
-    return status;
-}
-
-void wefti_checkpoint_writer_abort(wefti_checkpoint_writer *writer)
-{
-    if (writer == NULL) {
+    uint8_t digest[WEFTI_CHECKPOINT_DIGEST_BYTES];
+    char hex[WEFTI_CHECKPOINT_HEX_BYTES];
+    wefti_checkpoint_digest(find_value(piece, copy), count_bytes(piece),
+                            digest);
+    sodium_bin2hex(hex, sizeof(hex), digest, sizeof(digest));
+    snprintf(own->note, sizeof(own->note), "%s %" PRIu64 " %" PRIu64, hex,
+             piece->rows, piece->columns);
+    wefti_checkpoint_dtype_name(piece->dtype, own->dtype);
+    *item = (wefti_safetensor){.name = own->name,
+                               .dtype = own->dtype,
+                               .elem_bytes = weft_dtype_bytes(piece->dtype)};
+    uint64_t elems = (piece->rows ? piece->rows : 1) * piece->columns;
+    if (piece->elems < elems) {
+        snprintf(own->name, sizeof(own->name), "%s@%" PRIu64, piece->name,
+                 piece->offset);
+        item->shape[item->dimensions++] = piece->elems;
         return;
     }
-    if (writer->fd >= 0) {
-        close(writer->fd);
+    snprintf(own->name, sizeof(own->name), "%s", piece->name);
+    if (piece->rows) {
+        item->shape[item->dimensions++] = piece->rows;
     }
-    free(writer->entries);
-    free(writer);
+    item->shape[item->dimensions++] = piece->columns;
+}
+
+static void free_labels(labels *own)
+{
+    free(own->all);
+    free(own->list.items);
+    free(own->notes);
+}
+
+static weft_status make_labels(const wefti_checkpoint_header *header,
+                               const wefti_checkpoint_piece *pieces,
+                               size_t count, const void *copy, labels *own)
+{
+    own->all = calloc(count + 1, sizeof(*own->all));
+    own->notes = calloc(count + 1, sizeof(*own->notes));
+    own->list = (wefti_safetensors){
+        .items = calloc(count + 1, sizeof(*own->list.items)),
+        .count = count,
+        .notes = own->notes,
+        .note_count = count + 1};
+    if (!own->all || !own->notes || !own->list.items) {
+        return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for %zu tensors",
+                           count);
+    }
+    wefti_checkpoint_header_pack(header, own->about);
+    own->notes[0] =
+        (wefti_safetensors_note){WEFTI_CHECKPOINT_ABOUT, own->about};
+    for (size_t i = 0; i < count; i++) {
+        make_label(&pieces[i], copy, &own->all[i], &own->list.items[i]);
+        own->notes[1 + i] =
+            (wefti_safetensors_note){own->all[i].name, own->all[i].note};
+    }
+    return WEFT_OK;
+}
+
+weft_status wefti_checkpoint_write(const char *dir,
+                                   const wefti_checkpoint_header *header,
+                                   uint32_t rank,
+                                   const wefti_checkpoint_piece *pieces,
+                                   size_t count, const void *copy)
+{
+    char path[WEFTI_CHECKPOINT_PATH_BYTES], name[WEFTI_CHECKPOINT_FILE_BYTES];
+    wefti_safetensors_file file = {.fd = -1};
+    labels own = {.all = NULL};
+    wefti_checkpoint_file_name(rank, name);
+    weft_status status =
+        wefti_checkpoint_path(dir, header->step, WEFTI_CHECKPOINT_NEW,
+                              header->origin.session, name, path);
+    if (status == WEFT_OK) {
+        status = make_labels(header, pieces, count, copy, &own);
+    }
+    if (status == WEFT_OK) {
+        status = wefti_safetensors_create(path, &own.list, &file);
+    }
+    for (size_t i = 0; i < count && status == WEFT_OK; i++) {
+        status = wefti_safetensors_write(&file, find_value(&pieces[i], copy),
+                                         count_bytes(&pieces[i]));
+    }
+    if (status == WEFT_OK) {
+        status = wefti_safetensors_finish(&file);
+    }
+    wefti_safetensors_close(&file);
+    free_labels(&own);
+    return status;
+}
+
+/* ---- the index ------------------------------------------------------------
+ */
+
+/* A file's line: its header, as it is. */
+static weft_status print_header(const char *folder, uint64_t rank, FILE *out)
+{
+    char path[WEFTI_CHECKPOINT_PATH_BYTES + WEFTI_CHECKPOINT_FILE_BYTES];
+    char name[WEFTI_CHECKPOINT_FILE_BYTES];
+    wefti_safetensors_file file;
+    wefti_checkpoint_file_name(rank, name);
+    snprintf(path, sizeof(path), "%s/%s", folder, name);
+    weft_status status = wefti_safetensors_open(path, &file);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    size_t bytes = (size_t)file.start_bytes - WEFTI_SAFETENSORS_PREFIX_BYTES;
+    char *head = malloc(bytes);
+    status = head ? wefti_safetensors_read_at(
+                        &file, WEFTI_SAFETENSORS_PREFIX_BYTES, head, bytes)
+                  : wefti_error(WEFT_ERR_NO_MEMORY, "%.300s: no memory", path);
+    if (status == WEFT_OK) {
+        fprintf(out, "%s\n\"%s\": ", rank ? "," : "", name);
+        fwrite(head, 1, bytes, out);
+    }
+    free(head);
+    wefti_safetensors_close(&file);
+    return status;
+}
+
+weft_status wefti_checkpoint_index_gather(const char *folder, uint64_t nranks,
+                                          size_t *bytes_out,
+                                          wefti_checkpoint_index *index_out)
+{
+    char *text = NULL;
+    FILE *out = open_memstream(&text, bytes_out);
+    if (!out) {
+        return wefti_error_system("no memory for an index");
+    }
+    weft_status status = WEFT_OK;
+    fputc('{', out);
+    for (uint64_t rank = 0; rank < nranks && status == WEFT_OK; rank++) {
+        status = print_header(folder, rank, out);
+    }
+    fputs("\n}\n", out);
+    if (fclose(out) != 0 && status == WEFT_OK) {
+        status = wefti_error(WEFT_ERR_NO_MEMORY, "no memory for an index");
+    }
+    if (status != WEFT_OK) {
+        free(text);
+        return status;
+    }
+    return wefti_checkpoint_index_unpack(folder, text, *bytes_out, index_out);
 }

@@ -74,7 +74,7 @@ static weft_status reserve(wefti_pause *pause)
         pause->mark.position = pause->ends[c];
         wefti_pause_list(pause);
         status = wefti_saver_reserve(pause->replica->saver,
-                                     wefti_pause_count_bytes(pause));
+                                     wefti_state_count_bytes(&pause->list));
     }
     return status;
 }
@@ -87,10 +87,10 @@ static weft_status init(wefti_pause *pause, size_t count)
         weft_schedule_get_actions(pipe->schedule, pipe->rank, &actions);
     pause->digest = digest_lists(pipe->schedule, pipe->info.ranks);
     pause->live = calloc(pipe->slots + 1, 1);
-    pause->pieces =
-        calloc(wefti_pause_count_pieces(pause), sizeof(*pause->pieces));
+    pause->list.pieces =
+        calloc(wefti_pause_count_pieces(pause), sizeof(*pause->list.pieces));
     weft_status status =
-        pause->live && pause->pieces
+        pause->live && pause->list.pieces
             ? WEFT_OK
             : wefti_error(WEFT_ERR_NO_MEMORY, "no memory for a pause");
     if (status != WEFT_OK || count == 0) {
@@ -121,7 +121,7 @@ weft_status wefti_pause_create(wefti_replica *replica,
 void wefti_pause_destroy(wefti_pause *pause)
 {
     if (pause) {
-        free(pause->pieces);
+        wefti_state_list_fini(&pause->list);
         free(pause->live);
         free(pause->places);
         free(pause->ends);

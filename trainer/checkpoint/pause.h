@@ -18,21 +18,26 @@
  * follows from the counters.
  *
  * Files are those of trainer/checkpoint/checkpoint.h, in a folder of their own:
- * one snapshot, the newest. All ranks make the same calls in the same order.
+ * one snapshot, the newest. What a rank alone has, as tensors of its own, named
+ * inside.RANK.*. All ranks make the same calls in the same order.
  */
 #ifndef TRAINER_CHECKPOINT_PAUSE_H
 #define TRAINER_CHECKPOINT_PAUSE_H
 
 #include "trainer/checkpoint/saver.h"
 
-/* One array of the state. */
-typedef struct wefti_pause_piece {
-    char name[WEFTI_CHECKPOINT_NAME_BYTES]; /* of its section */
-    weft_dtype dtype;
-    void *live; /* NULL: the executor's state */
-    size_t elems;
-    size_t at_bytes; /* of the copy */
-} wefti_pause_piece;
+/* A snapshot's own numbers: where it stands, and what must be the same. */
+typedef enum wefti_pause_field {
+    WEFTI_PAUSE_PLACE,
+    WEFTI_PAUSE_POSITION,
+    WEFTI_PAUSE_STATE_BYTES,
+    WEFTI_PAUSE_LISTS, /* the digest; from here on they must be the same */
+    WEFTI_PAUSE_MICROBATCHES,
+    WEFTI_PAUSE_MICRO_BATCH,
+    WEFTI_PAUSE_GLOBAL_BATCH,
+    WEFTI_PAUSE_SLOTS,
+    WEFTI_PAUSE_FIELDS
+} wefti_pause_field;
 
 /* Where in which step the copy was made. */
 typedef struct wefti_pause_mark {
@@ -54,9 +59,10 @@ typedef struct wefti_pause {
     bool pending;    /* the copy is to go on from */
     bool partial;    /* the last step went on from one */
     wefti_pause_mark mark;
-    uint8_t *live; /* [slots] 1: of the copy */
-    wefti_pause_piece *pieces;
-    size_t piece_count, base_count; /* the first are those of any savepoint */
+    uint8_t *live;                      /* [slots] 1: of the copy */
+    int64_t fields[WEFTI_PAUSE_FIELDS]; /* of the copy */
+    wefti_state_list list;
+    size_t base_count; /* the first are those of any savepoint */
 } wefti_pause;
 
 /*
@@ -89,36 +95,34 @@ WEFT_NODISCARD weft_status wefti_pause_run(wefti_pause *pause);
 bool wefti_pause_is_partial(const wefti_pause *pause);
 
 /*
- * wefti_pause_check, _get - a snapshot's file: whether it was taken in this
- * run's schedule and batch; and into the copy, for the next step.
+ * wefti_pause_check, _get - a snapshot: whether it was taken in this run's
+ * schedule and batch, and what this rank needs of it is sound; and into the
+ * copy, for the next step.
  *
  * Return      OK | ERR_INVALID | ERR_SYSTEM | ERR_NO_MEMORY.
  */
-WEFT_NODISCARD weft_status wefti_pause_check(const wefti_pause *pause,
+WEFT_NODISCARD weft_status wefti_pause_check(wefti_pause *pause,
                                              wefti_checkpoint_reader *reader);
 WEFT_NODISCARD weft_status wefti_pause_get(wefti_pause *pause,
                                            wefti_checkpoint_reader *reader);
 
 /*
- * wefti_pause_find_place - where in the step a snapshot's file stands: how many
- * actions of all ranks come before it.
- *
- * Returns     OK | ERR_INVALID | ERR_SYSTEM.
- */
-WEFT_NODISCARD weft_status
-wefti_pause_find_place(wefti_checkpoint_reader *reader, int64_t *place_out);
-
-/*
  * Between pause*.c.
  *
- * list      the pieces that there are at mark and live; room_pieces is the most
+ * list      the pieces that there are at mark and live
+ * describe  the fields at mark
+ * own       a piece of what this rank alone has
  * take      the state into the copy; apply: the copy, without the pieces of any
  *           savepoint, into the state
  * start     hands the copy to the writer, which is settled
  */
 void wefti_pause_list(wefti_pause *pause);
 size_t wefti_pause_count_pieces(const wefti_pause *pause);
-size_t wefti_pause_count_bytes(const wefti_pause *pause);
+void wefti_pause_describe(const wefti_pause *pause,
+                          int64_t fields[WEFTI_PAUSE_FIELDS]);
+void wefti_pause_own(const wefti_pause *pause, const char *name,
+                     weft_dtype dtype, void *live, size_t elems,
+                     wefti_checkpoint_piece *piece_out);
 bool wefti_pause_is_reduced(const wefti_pause *pause, size_t stage,
                             size_t position);
 weft_status wefti_pause_take(wefti_pause *pause);

@@ -1,102 +1,30 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * trainer/checkpoint/pause_file.c - the sections of a snapshot: from the copy
- * to disk, by the saver's thread beside the training, and from disk into the
- * copy.
+ * trainer/checkpoint/pause_file.c - a snapshot: from the copy to disk, by the
+ * saver's thread beside the training, and from disk into the copy.
  */
 #include "trainer/checkpoint/pause.h"
 
-#include "base/check.h"
 #include "base/error.h"
 
 #include <inttypes.h>
-#include <math.h>
-#include <stdio.h>
 #include <string.h>
 
-/* Section "inside": where it stands, and what must be the same there. */
-enum {
-    PLACE,
-    POSITION,
-    STATE_BYTES,
-    LISTS, /* the digest */
-    MICROBATCHES,
-    MICRO_BATCH,
-    GLOBAL_BATCH,
-    SLOTS,
-    FIELDS,
-    SAME = LISTS /* from here on */
-};
+/* From here on the fields must be the same. */
+enum { SAME = WEFTI_PAUSE_LISTS, FIELDS = WEFTI_PAUSE_FIELDS };
 
-enum { NAME_BYTES = sizeof(((weft_schedule_info *)NULL)->name) };
-
-static void describe(const wefti_pause *pause, int64_t fields[FIELDS])
+void wefti_pause_describe(const wefti_pause *pause,
+                          int64_t fields[WEFTI_PAUSE_FIELDS])
 {
     const wefti_replica *replica = pause->replica;
-    fields[PLACE] = (int64_t)pause->mark.place;
-    fields[POSITION] = (int64_t)pause->mark.position;
-    fields[STATE_BYTES] = (int64_t)pause->mark.state_bytes;
-    fields[LISTS] = (int64_t)(pause->digest >> 1);
-    fields[MICROBATCHES] = replica->pipe.info.microbatches;
-    fields[MICRO_BATCH] = (int64_t)replica->config.micro_batch;
-    fields[GLOBAL_BATCH] = (int64_t)replica->config.global_batch;
-    fields[SLOTS] = (int64_t)replica->pipe.slots;
-}
-
-/* ---- writing --------------------------------------------------------------
- */
-
-static weft_status add_sections(const wefti_savepoint_save *save,
-                                wefti_checkpoint_writer *writer)
-{
-    const wefti_pause *pause = save->replica->pause;
-    const wefti_pipe *pipe = &save->replica->pipe;
-    int64_t fields[FIELDS];
-    describe(pause, fields);
-    weft_status status = wefti_checkpoint_writer_add(
-        writer, "inside", WEFT_DTYPE_I64, fields, FIELDS);
-    if (status == WEFT_OK) {
-        status = wefti_checkpoint_writer_add(writer, "live", WEFT_DTYPE_U8,
-                                             pause->live, pipe->slots);
-    }
-    for (size_t i = 0; i < pause->piece_count && status == WEFT_OK; i++) {
-        const wefti_pause_piece *piece = &pause->pieces[i];
-        status = wefti_checkpoint_writer_add(writer, piece->name, piece->dtype,
-                                             save->copy + piece->at_bytes,
-                                             piece->elems);
-    }
-    return status;
-}
-
-static bool is_finite(const wefti_savepoint_save *save,
-                      const wefti_pause_piece *piece)
-{
-    const unsigned char *copy = save->copy + piece->at_bytes;
-    bool f64 = piece->dtype == WEFT_DTYPE_F64;
-    for (size_t i = 0; i < piece->elems; i++) {
-        if (!isfinite(f64 ? ((const double *)(const void *)copy)[i]
-                          : (double)((const float *)(const void *)copy)[i])) {
-            return false;
-        }
-    }
-    return true;
-}
-
-/*
- * As with any savepoint: no run could go on from such a state, nor from inside
- * a step whose losses already show where it leads.
- */
-static weft_status check_finite(const wefti_savepoint_save *save)
-{
-    const wefti_pause *pause = save->replica->pause;
-    for (size_t i = 0; i <= pause->base_count; i++) {
-        bool begun = i == pause->base_count; /* by now: "losses" */
-        if (!is_finite(save, &pause->pieces[i])) {
-            return wefti_savepoint_not_finite(save->step + begun,
-                                              begun ? "losses" : "values");
-        }
-    }
-    return WEFT_OK;
+    fields[WEFTI_PAUSE_PLACE] = (int64_t)pause->mark.place;
+    fields[WEFTI_PAUSE_POSITION] = (int64_t)pause->mark.position;
+    fields[WEFTI_PAUSE_STATE_BYTES] = (int64_t)pause->mark.state_bytes;
+    fields[WEFTI_PAUSE_LISTS] = (int64_t)(pause->digest >> 1);
+    fields[WEFTI_PAUSE_MICROBATCHES] = replica->pipe.info.microbatches;
+    fields[WEFTI_PAUSE_MICRO_BATCH] = (int64_t)replica->config.micro_batch;
+    fields[WEFTI_PAUSE_GLOBAL_BATCH] = (int64_t)replica->config.global_batch;
+    fields[WEFTI_PAUSE_SLOTS] = (int64_t)replica->pipe.slots;
 }
 
 void wefti_pause_start(wefti_pause *pause)
@@ -106,26 +34,32 @@ void wefti_pause_start(wefti_pause *pause)
                                  .step = pause->mark.step,
                                  .next_sequence = pause->mark.next_sequence,
                                  .inside = true,
-                                 .check = check_finite,
-                                 .add = add_sections};
+                                 .list = pause->list,
+                                 /* and the losses, which come next */
+                                 .finite = pause->base_count + 1};
     wefti_saver_start(pause->replica->saver, &save);
 }
 
 /* ---- reading --------------------------------------------------------------
  */
 
-weft_status wefti_pause_check(const wefti_pause *pause,
-                              wefti_checkpoint_reader *reader)
+static weft_status get_fields(const wefti_pause *pause,
+                              wefti_checkpoint_reader *reader,
+                              int64_t fields[FIELDS])
 {
+    wefti_checkpoint_piece piece;
+    wefti_pause_own(pause, "fields", WEFT_DTYPE_I64, fields, FIELDS, &piece);
+    return wefti_checkpoint_reader_get(reader, &piece, fields);
+}
+
+static weft_status check_fields(const wefti_pause *pause,
+                                wefti_checkpoint_reader *reader)
+{
+    const wefti_checkpoint_header *header =
+        wefti_checkpoint_reader_header(reader);
     int64_t saved[FIELDS], own[FIELDS];
-    char name[NAME_BYTES + 1] = "";
-    describe(pause, own);
-    weft_status status = wefti_checkpoint_reader_get(
-        reader, "inside", WEFT_DTYPE_I64, saved, FIELDS);
-    if (status == WEFT_OK) {
-        status = wefti_checkpoint_reader_get(reader, "schedule", WEFT_DTYPE_U8,
-                                             name, NAME_BYTES);
-    }
+    wefti_pause_describe(pause, own);
+    weft_status status = get_fields(pause, reader, saved);
     if (status != WEFT_OK ||
         memcmp(saved + SAME, own + SAME, (FIELDS - SAME) * sizeof(*own)) == 0) {
         return status;
@@ -136,23 +70,14 @@ weft_status wefti_pause_check(const wefti_pause *pause,
         " micro-batches for a pipeline, %" PRId64 " sequences each, %" PRId64
         " a step; this run has %s, %" PRId64 ", %" PRId64 ", %" PRId64
         "%s: inside a step it goes on only with the same schedule and batch",
-        name, saved[MICROBATCHES], saved[MICRO_BATCH], saved[GLOBAL_BATCH],
-        pause->replica->pipe.info.name, own[MICROBATCHES], own[MICRO_BATCH],
-        own[GLOBAL_BATCH],
-        memcmp(saved + MICROBATCHES, own + MICROBATCHES,
-               (FIELDS - MICROBATCHES) * sizeof(*own)) == 0
+        header->schedule, saved[WEFTI_PAUSE_MICROBATCHES],
+        saved[WEFTI_PAUSE_MICRO_BATCH], saved[WEFTI_PAUSE_GLOBAL_BATCH],
+        pause->replica->pipe.info.name, own[WEFTI_PAUSE_MICROBATCHES],
+        own[WEFTI_PAUSE_MICRO_BATCH], own[WEFTI_PAUSE_GLOBAL_BATCH],
+        memcmp(saved + WEFTI_PAUSE_MICROBATCHES, own + WEFTI_PAUSE_MICROBATCHES,
+               (FIELDS - WEFTI_PAUSE_MICROBATCHES) * sizeof(*own)) == 0
             ? ", and another list of actions"
             : "");
-}
-
-weft_status wefti_pause_find_place(wefti_checkpoint_reader *reader,
-                                   int64_t *place_out)
-{
-    int64_t fields[FIELDS] = {0};
-    weft_status status = wefti_checkpoint_reader_get(
-        reader, "inside", WEFT_DTYPE_I64, fields, FIELDS);
-    *place_out = fields[PLACE];
-    return status;
 }
 
 /* What a damaged number would make of the copy is refused before. */
@@ -161,47 +86,78 @@ static weft_status read_mark(wefti_pause *pause,
 {
     const wefti_pipe *pipe = &pause->replica->pipe;
     int64_t fields[FIELDS];
+    wefti_checkpoint_piece live;
     size_t most = weft_pipeline_get_state_bytes_most(pipe->pipeline);
-    weft_status status = wefti_checkpoint_reader_get(
-        reader, "inside", WEFT_DTYPE_I64, fields, FIELDS);
+    wefti_pause_own(pause, "live", WEFT_DTYPE_U8, pause->live, pipe->slots,
+                    &live);
+    weft_status status = get_fields(pause, reader, fields);
     if (status == WEFT_OK) {
-        status = wefti_checkpoint_reader_get(reader, "live", WEFT_DTYPE_U8,
-                                             pause->live, pipe->slots);
+        status = wefti_checkpoint_reader_get(reader, &live, pause->live);
     }
     if (status != WEFT_OK) {
         return status;
     }
-    bool ended = fields[POSITION] == (int64_t)pause->actions;
-    if (fields[POSITION] < 0 || fields[POSITION] > (int64_t)pause->actions ||
-        fields[STATE_BYTES] < 0 || (uint64_t)fields[STATE_BYTES] > most ||
-        ended != (fields[STATE_BYTES] == 0) || fields[PLACE] <= 0) {
+    const int64_t position = fields[WEFTI_PAUSE_POSITION];
+    const int64_t state_bytes = fields[WEFTI_PAUSE_STATE_BYTES];
+    bool ended = position == (int64_t)pause->actions;
+    if (position < 0 || position > (int64_t)pause->actions || state_bytes < 0 ||
+        (uint64_t)state_bytes > most || ended != (state_bytes == 0) ||
+        fields[WEFTI_PAUSE_PLACE] <= 0) {
         return wefti_error(WEFT_ERR_INVALID,
                            "the snapshot stands at action %" PRId64
                            " of %zu, with %" PRId64 " bytes of %zu",
-                           fields[POSITION], pause->actions,
-                           fields[STATE_BYTES], most);
+                           position, pause->actions, state_bytes, most);
     }
-    pause->mark =
-        (wefti_pause_mark){.place = (size_t)fields[PLACE],
-                           .position = (size_t)fields[POSITION],
-                           .state_bytes = (size_t)fields[STATE_BYTES]};
+    pause->mark = (wefti_pause_mark){.place = (size_t)fields[WEFTI_PAUSE_PLACE],
+                                     .position = (size_t)position,
+                                     .state_bytes = (size_t)state_bytes};
     return WEFT_OK;
+}
+
+/* Into copy; NULL: it is only checked. */
+static weft_status read_pieces(const wefti_pause *pause,
+                               wefti_checkpoint_reader *reader,
+                               unsigned char *copy)
+{
+    weft_status status = WEFT_OK;
+    for (size_t i = pause->base_count;
+         status == WEFT_OK && i < pause->list.count; i++) {
+        const wefti_checkpoint_piece *piece = &pause->list.pieces[i];
+        status = wefti_checkpoint_reader_get(
+            reader, piece, copy ? copy + piece->at_bytes : NULL);
+    }
+    return status;
+}
+
+weft_status wefti_pause_check(wefti_pause *pause,
+                              wefti_checkpoint_reader *reader)
+{
+    uint64_t saved = wefti_checkpoint_reader_header(reader)->nranks;
+    weft_status status =
+        saved == pause->replica->nranks
+            ? check_fields(pause, reader)
+            : wefti_error(WEFT_ERR_INVALID,
+                          "the snapshot was taken inside a step of %" PRIu64
+                          " ranks, this run has %zu: inside a step it goes on "
+                          "only on as many",
+                          saved, pause->replica->nranks);
+    if (status == WEFT_OK) {
+        status = read_mark(pause, reader);
+    }
+    if (status == WEFT_OK) {
+        wefti_pause_list(pause);
+        status = read_pieces(pause, reader, NULL);
+    }
+    return status;
 }
 
 weft_status wefti_pause_get(wefti_pause *pause, wefti_checkpoint_reader *reader)
 {
     wefti_saver *saver = pause->replica->saver;
-    weft_status status = read_mark(pause, reader);
+    weft_status status =
+        wefti_saver_reserve(saver, wefti_state_count_bytes(&pause->list));
     if (status == WEFT_OK) {
-        wefti_pause_list(pause);
-        status = wefti_saver_reserve(saver, wefti_pause_count_bytes(pause));
-    }
-    for (size_t i = pause->base_count;
-         status == WEFT_OK && i < pause->piece_count; i++) {
-        const wefti_pause_piece *piece = &pause->pieces[i];
-        status = wefti_checkpoint_reader_get(reader, piece->name, piece->dtype,
-                                             saver->copy + piece->at_bytes,
-                                             piece->elems);
+        status = read_pieces(pause, reader, saver->copy);
     }
     pause->pending = status == WEFT_OK;
     return status;

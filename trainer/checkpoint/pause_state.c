@@ -3,13 +3,14 @@
  * trainer/checkpoint/pause_state.c - what the state in the middle of a step
  * consists of, as one list of arrays: copied, written, read and put back by it.
  *
- *   values.B first.B second.B   this rank's shares: the step's beginning
- *   losses                      of all sequences, as far as they are known here
- *   pipeline                    the executor's, see weft_pipeline_pack
- *   slot.N                      a live slot
- *   level.K.P                   of part P: the sum of 2^K micro-batches
- *   leaf.P                      all of them, before it is reduced
- *   reduced.B                   this rank's share of a bucket, reduced
+ *   NAME NAME.first NAME.second     this rank's shares: the step's beginning
+ *   inside.RANK.losses              of all sequences, as far as they are known
+ *   inside.RANK.fields, .live       where it stands, which slots there are
+ *   inside.RANK.pipeline            the executor's, see weft_pipeline_pack
+ *   inside.RANK.slot.N              a live slot
+ *   inside.RANK.level.K.NAME        the sum of 2^K micro-batches
+ *   inside.RANK.leaf.NAME           all of them, before it is reduced
+ *   reduced.NAME                    this rank's share, reduced
  *
  * How far a part's gradients are follows from the list up to the cut: after w
  * micro-batches the tree's levels are the ones in w (trainer/gradient.h).
@@ -20,9 +21,7 @@
 #include "base/error.h"
 #include "trainer/pipe/pipe_reduce.h"
 
-#include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { ALIGN_BYTES = 64 };
@@ -67,39 +66,57 @@ bool wefti_pause_is_reduced(const wefti_pause *pause, size_t stage,
 /* ---- the list -------------------------------------------------------------
  */
 
-__attribute__((format(printf, 5, 6))) static void add(wefti_pause *pause,
-                                                      weft_dtype dtype,
-                                                      void *live, size_t elems,
-                                                      const char *format, ...)
+void wefti_pause_own(const wefti_pause *pause, const char *name,
+                     weft_dtype dtype, void *live, size_t elems,
+                     wefti_checkpoint_piece *piece_out)
 {
-    wefti_pause_piece *piece = &pause->pieces[pause->piece_count];
-    const wefti_pause_piece *before =
-        pause->piece_count ? &pause->pieces[pause->piece_count - 1] : NULL;
-    WEFTI_ASSERT(pause->piece_count < wefti_pause_count_pieces(pause));
-    *piece = (wefti_pause_piece){.dtype = dtype, .live = live, .elems = elems};
-    if (before) {
-        size_t end =
-            before->at_bytes + before->elems * weft_dtype_bytes(before->dtype);
-        piece->at_bytes = (end + ALIGN_BYTES - 1) / ALIGN_BYTES * ALIGN_BYTES;
-    }
-    va_list args;
-    va_start(args, format);
-    vsnprintf(piece->name, sizeof(piece->name), format, args);
-    va_end(args);
-    pause->piece_count++;
+    *piece_out = (wefti_checkpoint_piece){
+        .dtype = dtype, .columns = elems, .elems = elems, .live = live};
+    snprintf(piece_out->name, sizeof(piece_out->name), "inside.%u.%.44s",
+             (unsigned)pause->replica->rank, name);
 }
 
-/* From the first to the last bucket of a part, with what lies between. */
-static void add_part(wefti_pause *pause, real *flat, size_t first_bucket,
-                     size_t buckets_end, const char *name, size_t part)
+static void add(wefti_pause *pause, const char *name, weft_dtype dtype,
+                void *live, size_t elems)
+{
+    wefti_checkpoint_piece piece;
+    WEFTI_ASSERT(pause->list.count < wefti_pause_count_pieces(pause));
+    wefti_pause_own(pause, name, dtype, live, elems, &piece);
+    wefti_state_add(&pause->list, &piece);
+}
+
+/* Gradients of the tensors in some buckets, whole. */
+static void add_tensors(wefti_pause *pause, real *flat, size_t first_bucket,
+                        size_t buckets_end, const char *what)
 {
     const wefti_parameters *plan = &pause->replica->plan;
-    if (first_bucket < buckets_end) {
-        const weft_bucket_extent *last = &plan->buckets[buckets_end - 1];
-        size_t start = plan->buckets[first_bucket].start_elems;
-        size_t end = last->start_elems + last->share_elems * plan->nranks;
-        add(pause, WEFTI_REAL_DTYPE, flat + start, end - start, "%s.%zu", name,
-            part);
+    for (size_t i = 0; i < plan->tensor_count; i++) {
+        const wefti_tensor *tensor = &plan->tensors[i];
+        if (tensor->here && tensor->bucket >= first_bucket &&
+            tensor->bucket < buckets_end) {
+            char name[WEFTI_CHECKPOINT_NAME_BYTES];
+            snprintf(name, sizeof(name), "%.16s.%s", what, tensor->info.name);
+            add(pause, name, WEFTI_REAL_DTYPE, flat + tensor->start_elems,
+                wefti_tensor_elems(&tensor->info));
+        }
+    }
+}
+
+/* The shares of those that have been reduced. */
+static void add_reduced(wefti_pause *pause, const wefti_pipe_reduce *reduce)
+{
+    const wefti_replica *replica = pause->replica;
+    const wefti_parameters *plan = &replica->plan;
+    for (size_t i = 0; i < plan->tensor_count; i++) {
+        const wefti_tensor *tensor = &plan->tensors[i];
+        wefti_checkpoint_piece piece;
+        if (tensor->bucket >= reduce->first_bucket &&
+            tensor->bucket < reduce->buckets_end &&
+            wefti_state_cut(replica, tensor, replica->gradient.leaf, &piece)) {
+            snprintf(piece.name, sizeof(piece.name), "reduced.%s",
+                     tensor->info.name);
+            wefti_state_add(&pause->list, &piece);
+        }
     }
 }
 
@@ -112,20 +129,13 @@ static void add_sum(wefti_pause *pause, size_t stage)
     const wefti_pipe_reduce *reduce = &replica->pipe.reduces[part];
     real *leaf = replica->gradient.leaf;
     if (!wefti_pause_is_reduced(pause, stage, pause->mark.position)) {
-        add_part(pause, leaf, all->first_bucket, all->buckets_end, "leaf",
-                 part);
+        add_tensors(pause, leaf, all->first_bucket, all->buckets_end, "leaf");
         return;
     }
     /* The ends of a tied embedding are reduced after the list. */
-    add_part(pause, leaf, all->first_bucket, reduce->first_bucket, "leaf.first",
-             part);
-    add_part(pause, leaf, reduce->buckets_end, all->buckets_end, "leaf.last",
-             part);
-    for (size_t b = reduce->first_bucket; b < reduce->buckets_end; b++) {
-        add(pause, WEFTI_REAL_DTYPE,
-            leaf + wefti_parameters_share(&replica->plan, b, replica->share),
-            replica->plan.buckets[b].share_elems, "reduced.%zu", b);
-    }
+    add_tensors(pause, leaf, all->first_bucket, reduce->first_bucket, "leaf");
+    add_tensors(pause, leaf, reduce->buckets_end, all->buckets_end, "leaf");
+    add_reduced(pause, reduce);
 }
 
 static void add_gradients(wefti_pause *pause, size_t stage)
@@ -143,8 +153,8 @@ static void add_gradients(wefti_pause *pause, size_t stage)
         if ((weighed >> k) & 1) {
             char name[32];
             snprintf(name, sizeof(name), "level.%zu", k);
-            add_part(pause, gradient->levels[k], part->first_bucket,
-                     part->buckets_end, name, own->part);
+            add_tensors(pause, gradient->levels[k], part->first_bucket,
+                        part->buckets_end, name);
         }
     }
 }
@@ -153,37 +163,33 @@ size_t wefti_pause_count_pieces(const wefti_pause *pause)
 {
     const wefti_replica *replica = pause->replica;
     const wefti_pipe *pipe = &replica->pipe;
-    /* of a stage: levels, or the two leaves; its buckets */
-    return (WEFTI_SAVEPOINT_PARTS + 1) * replica->plan.bucket_count + 2 +
-           pipe->slots +
-           pipe->stage_count * (replica->gradient.level_count + 2);
+    /* of a tensor: its state, levels, or leaf or share; of the rank: below */
+    return (WEFTI_STATE_PARTS + replica->gradient.level_count + 1) *
+               replica->plan.tensor_count +
+           4 + pipe->slots;
 }
 
 void wefti_pause_list(wefti_pause *pause)
 {
     wefti_replica *replica = pause->replica;
     wefti_pipe *pipe = &replica->pipe;
-    pause->piece_count = 0;
-    for (size_t i = 0; i < WEFTI_SAVEPOINT_PARTS * replica->plan.bucket_count;
-         i++) {
-        char name[WEFTI_CHECKPOINT_NAME_BYTES];
-        size_t bucket = i / WEFTI_SAVEPOINT_PARTS;
-        size_t part = i % WEFTI_SAVEPOINT_PARTS;
-        wefti_savepoint_part_name(name, bucket, part);
-        add(pause, WEFTI_REAL_DTYPE,
-            wefti_savepoint_part(replica, bucket, part),
-            replica->plan.buckets[bucket].share_elems, "%s", name);
-    }
-    pause->base_count = pause->piece_count; /* "losses" comes next */
-    add(pause, WEFT_DTYPE_F64, wefti_replica_losses(replica),
-        replica->config.global_batch, "losses");
+    pause->list.count = 0;
+    wefti_state_add_shares(replica, false, &pause->list);
+    pause->base_count = pause->list.count; /* "losses" comes next */
+    wefti_pause_describe(pause, pause->fields);
+    add(pause, "losses", WEFT_DTYPE_F64, wefti_replica_losses(replica),
+        replica->config.global_batch);
+    add(pause, "fields", WEFT_DTYPE_I64, pause->fields, WEFTI_PAUSE_FIELDS);
+    add(pause, "live", WEFT_DTYPE_U8, pause->live, pipe->slots);
     if (pause->mark.state_bytes > 0) {
-        add(pause, WEFT_DTYPE_U8, NULL, pause->mark.state_bytes, "pipeline");
+        add(pause, "pipeline", WEFT_DTYPE_U8, NULL, pause->mark.state_bytes);
     }
     for (size_t i = 0; i < pipe->slots; i++) {
         if (pause->live[i]) {
-            add(pause, WEFTI_REAL_DTYPE, pipe->arenas[i],
-                pipe->slot_bytes / sizeof(real), "slot.%zu", i);
+            char name[32];
+            snprintf(name, sizeof(name), "slot.%zu", i);
+            add(pause, name, WEFTI_REAL_DTYPE, pipe->arenas[i],
+                pipe->slot_bytes / sizeof(real));
         }
     }
     for (size_t i = 0; i < pipe->stage_count; i++) {
@@ -191,15 +197,9 @@ void wefti_pause_list(wefti_pause *pause)
     }
 }
 
-static size_t bytes_of(const wefti_pause_piece *piece)
+static size_t bytes_of(const wefti_checkpoint_piece *piece)
 {
     return piece->elems * weft_dtype_bytes(piece->dtype);
-}
-
-size_t wefti_pause_count_bytes(const wefti_pause *pause)
-{
-    const wefti_pause_piece *last = &pause->pieces[pause->piece_count - 1];
-    return last->at_bytes + bytes_of(last);
 }
 
 /* ---- the copy -------------------------------------------------------------
@@ -214,10 +214,10 @@ weft_status wefti_pause_take(wefti_pause *pause)
     }
     wefti_pause_list(pause);
     unsigned char *copies = pause->replica->saver->copy;
-    WEFTI_ASSERT(wefti_pause_count_bytes(pause) <=
+    WEFTI_ASSERT(wefti_state_count_bytes(&pause->list) <=
                  pause->replica->saver->copy_bytes);
-    for (size_t i = 0; i < pause->piece_count && status == WEFT_OK; i++) {
-        const wefti_pause_piece *piece = &pause->pieces[i];
+    for (size_t i = 0; i < pause->list.count && status == WEFT_OK; i++) {
+        const wefti_checkpoint_piece *piece = &pause->list.pieces[i];
         unsigned char *copy = copies + piece->at_bytes;
         if (piece->live) {
             memcpy(copy, piece->live, bytes_of(piece));
@@ -251,8 +251,8 @@ weft_status wefti_pause_apply(wefti_pause *pause)
     wefti_pipe *pipe = &pause->replica->pipe;
     weft_status status = WEFT_OK;
     for (size_t i = pause->base_count;
-         i < pause->piece_count && status == WEFT_OK; i++) {
-        const wefti_pause_piece *piece = &pause->pieces[i];
+         i < pause->list.count && status == WEFT_OK; i++) {
+        const wefti_checkpoint_piece *piece = &pause->list.pieces[i];
         const unsigned char *copy =
             pause->replica->saver->copy + piece->at_bytes;
         if (piece->live) {

@@ -3,13 +3,10 @@
  * trainer/checkpoint/savepoint.h - a replica's state on disk and back, by all
  * ranks together: each rank its own shares of parameters and moments.
  *
- * A resumed run goes on bit by bit as the run that saved would have. Only the
- * same model and data may go on from a savepoint, and only as many ranks unless
- * the run is elastic; others are refused by name. Every element has the same
- * place in its bucket on every number of ranks, so an elastic run takes its
- * shares out of the files of all ranks that saved
- * (trainer/checkpoint/reshard.c). A model that was cut for a pipeline goes on
- * cut alike: each rank's parts are the same.
+ * A resumed run goes on bit by bit as the run that saved would have, where it
+ * has as many ranks. Only the same model and data may go on from a savepoint;
+ * others are refused by name. How ranks, pipelines and buckets were and are
+ * does not matter: state is saved by tensor (trainer/checkpoint/state.h).
  *
  *   dir/step_00000050     between steps
  *   dir/inside/step_...   inside the step after: at most one
@@ -21,7 +18,7 @@
 #define TRAINER_CHECKPOINT_SAVEPOINT_H
 
 #include "trainer/checkpoint/checkpoint_owner.h"
-#include "trainer/replica.h"
+#include "trainer/checkpoint/state.h"
 
 /*
  * digest   of the configuration, from wefti_config_digest
@@ -30,14 +27,12 @@
  *          claimed, and which run is gone on with once it has been read
  * number   of that folder (trainer/checkpoint/run_folder.h)
  * keep     how many complete steps stay
- * elastic  any number of ranks may go on
  */
 typedef struct wefti_savepoint {
     const char *dir;
     wefti_checkpoint_owner *owner;
     uint32_t number;
     size_t keep;
-    bool elastic;
     uint8_t digest[WEFTI_CONFIG_DIGEST_BYTES];
 } wefti_savepoint;
 
@@ -97,11 +92,11 @@ WEFT_NODISCARD weft_status wefti_savepoint_write(const wefti_savepoint *point,
  * wefti_savepoint_read - go on from the newest complete step in dir, or from
  * inside the one after it where there is such a snapshot.
  *
- * Returns     OK | ERR_INVALID (there is none, or it is another layout's,
+ * Returns     OK | ERR_INVALID (there is none, or it is another
  *             configuration's or text's, or damaged; of a snapshot inside a
- *             step: another schedule's or batch's) | ERR_SYSTEM | the
- *             communicator's fault. The replica is unchanged unless every
- *             rank's file has proved sound.
+ *             step: another schedule's, batch's or number of ranks') |
+ *             ERR_SYSTEM | the communicator's fault. The replica is unchanged
+ *             unless all that the ranks need has proved sound.
  */
 WEFT_NODISCARD weft_status wefti_savepoint_read(const wefti_savepoint *point,
                                                 wefti_replica *replica);
@@ -129,33 +124,13 @@ WEFT_NODISCARD weft_status wefti_savepoint_read_schedule(
     int *failed_out, wefti_savepoint_schedule *schedule_out);
 
 /*
- * For reshard.c: the parts of the state (0 .. WEFTI_SAVEPOINT_PARTS - 1), this
- * rank's share of one in a bucket, its section's name; a file's header; whether
- * the model was cut as it is here.
- */
-enum { WEFTI_SAVEPOINT_COUNTERS = 2, WEFTI_SAVEPOINT_PARTS = 3 };
-real *wefti_savepoint_part(wefti_replica *replica, size_t bucket, size_t part);
-void wefti_savepoint_part_name(char name[WEFTI_CHECKPOINT_NAME_BYTES],
-                               size_t bucket, size_t part);
-weft_status wefti_savepoint_check_layout(wefti_checkpoint_reader *reader,
-                                         const wefti_replica *replica);
-wefti_checkpoint_header
-wefti_savepoint_header(const wefti_savepoint *point,
-                       const wefti_replica *replica, uint64_t step,
-                       const wefti_checkpoint_origin *origin);
-
-/*
  * For pause*.c and saver.c: the folder of snapshots inside steps (path:
  * WEFTI_CHECKPOINT_PATH_BYTES); what every rank's verdict comes to, which is
- * also a barrier (failed_out: as in wefti_replica, set where a rank failed);
- * the error of a state that is not finite; the bytes of a copy of the state
- * after a step.
+ * also a barrier (failed_out: as in wefti_replica, set where a rank failed).
  */
 weft_status wefti_savepoint_inside(const char *dir, char *path);
 weft_status wefti_savepoint_agree(weft_comm *comm, int *failed_out,
                                   weft_status own, const char *what);
-weft_status wefti_savepoint_not_finite(uint64_t step, const char *what);
-size_t wefti_savepoint_count_bytes(const wefti_replica *replica);
 
 /*
  * wefti_savepoint_save_run - all ranks of comm: each its file, then the commit.
@@ -164,9 +139,9 @@ size_t wefti_savepoint_count_bytes(const wefti_replica *replica);
  * step, next_sequence   of the state
  * inside                it stands in the step after: there is one such, in a
  *                       folder of its own, which the next after a step removes
- * copy                  of the state; NULL: as the replica has it now
- * check                 whether it may be saved
- * add                   this rank's sections behind those of any savepoint
+ * list                  this rank's pieces
+ * finite                so many of its first have to be finite numbers
+ * copy                  of the pieces; NULL: as the replica has them now
  * failed                as in wefti_replica, set where a rank failed
  */
 typedef struct wefti_savepoint_save wefti_savepoint_save;
@@ -176,10 +151,9 @@ struct wefti_savepoint_save {
     weft_comm *comm;
     uint64_t step, next_sequence;
     bool inside;
+    wefti_state_list list; /* borrowed */
+    size_t finite;
     const unsigned char *copy;
-    weft_status (*check)(const wefti_savepoint_save *save);
-    weft_status (*add)(const wefti_savepoint_save *save,
-                       wefti_checkpoint_writer *writer);
     int *failed;
 };
 

@@ -3,19 +3,15 @@
  * trainer/checkpoint/savepoint_read.c - the newest savepoint: found, checked by
  * all ranks, and only then taken over.
  */
-#include "base/check.h"
 #include "base/error.h"
 #include "trainer/checkpoint/checkpoint_folder.h"
 #include "trainer/checkpoint/pause.h"
-#include "trainer/checkpoint/reshard.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-enum { COUNTERS = WEFTI_SAVEPOINT_COUNTERS, PARTS = WEFTI_SAVEPOINT_PARTS };
 
 static weft_status agree(wefti_replica *replica, weft_status own)
 {
@@ -26,9 +22,8 @@ static weft_status agree(wefti_replica *replica, weft_status own)
 /* What rank 0 has found, for all. */
 typedef struct found {
     int64_t step;   /* -1: there is none */
-    int64_t nranks; /* that saved it */
     int64_t inside; /* 1: it stands inside the step after */
-    wefti_checkpoint_origin origin;
+    wefti_checkpoint_done done;
 } found;
 
 /* After an error the step, and where it is, are still reported. */
@@ -53,68 +48,60 @@ static weft_status find_newest(const char *dir, found *found_out)
     if (any_within && (!any_between || within.step >= between.step)) {
         /* Once more for the text of its error. */
         status = wefti_checkpoint_find_newest(inside, &any_within, &within);
-        *found_out =
-            (found){(int64_t)within.step, within.nranks, 1, within.origin};
+        *found_out = (found){(int64_t)within.step, 1, within};
     } else if (any_between) {
-        *found_out =
-            (found){(int64_t)between.step, between.nranks, 0, between.origin};
+        *found_out = (found){(int64_t)between.step, 0, between};
     }
     return status;
 }
 
-static weft_status get_sections(wefti_checkpoint_reader *reader,
-                                wefti_replica *replica)
+/* What must be the same, of a step of this run's model and text. */
+static wefti_checkpoint_header make_expected(const wefti_savepoint *point,
+                                             const wefti_data *data)
 {
-    int64_t counters[COUNTERS];
-    weft_status status = wefti_checkpoint_reader_get(
-        reader, "counters", WEFT_DTYPE_I64, counters, COUNTERS);
-    for (size_t i = 0; i < PARTS * replica->plan.bucket_count; i++) {
-        if (status != WEFT_OK) {
-            return status;
-        }
-        char name[WEFTI_CHECKPOINT_NAME_BYTES];
-        wefti_savepoint_part_name(name, i / PARTS, i % PARTS);
-        status = wefti_checkpoint_reader_get(
-            reader, name, WEFTI_REAL_DTYPE,
-            wefti_savepoint_part(replica, i / PARTS, i % PARTS),
-            replica->plan.buckets[i / PARTS].share_elems);
-    }
-    if (status == WEFT_OK) {
-        replica->step = (uint64_t)counters[0];
-        replica->next_sequence = (uint64_t)counters[1];
-    }
-    return status;
+    wefti_checkpoint_header expect = {.step = 0};
+    memcpy(expect.config_digest, point->digest, sizeof(expect.config_digest));
+    memcpy(expect.data_hash, data->hash, sizeof(expect.data_hash));
+    return expect;
 }
 
-/* Whether a run like expect's can go on from a step: every rank's file is there
- * and sound, and all are of one run. */
+/* A step, or a snapshot inside one, that a run like expect's may go on from. */
+static weft_status open_step(const char *dir, const found *what,
+                             const wefti_checkpoint_header *expect,
+                             wefti_checkpoint_reader **reader_out)
+{
+    char inside[WEFTI_CHECKPOINT_PATH_BYTES];
+    *reader_out = NULL;
+    weft_status status = wefti_savepoint_inside(dir, inside);
+    if (status == WEFT_OK) {
+        status = wefti_checkpoint_reader_open(what->inside ? inside : dir,
+                                              &what->done, reader_out);
+    }
+    return status == WEFT_OK
+               ? wefti_checkpoint_reader_match(*reader_out, expect)
+               : status;
+}
+
+/* Whether a run like expect's can go on from a step: all of it is there and
+ * sound. */
 static bool is_sound(const wefti_savepoint *point,
                      const wefti_checkpoint_header *expect, uint64_t step)
 {
-    wefti_checkpoint_header header = *expect;
-    wefti_checkpoint_done done;
-    weft_status status = wefti_checkpoint_read_done(point->dir, step, &done);
-    if (status != WEFT_OK ||
-        (done.nranks != expect->nranks && !point->elastic)) {
-        return false;
+    found one = {.step = (int64_t)step};
+    wefti_checkpoint_reader *reader = NULL;
+    weft_status status =
+        wefti_checkpoint_read_done(point->dir, step, &one.done);
+    if (status == WEFT_OK) {
+        status = open_step(point->dir, &one, expect, &reader);
     }
-    header.step = step;
-    header.nranks = done.nranks;
-    header.origin = done.origin;
-    for (header.rank = 0; status == WEFT_OK && header.rank < done.nranks;
-         header.rank++) {
-        wefti_checkpoint_reader *reader = NULL;
-        status = wefti_checkpoint_reader_open(point->dir, &header, &reader);
-        if (status == WEFT_OK) {
-            status = wefti_checkpoint_reader_check(reader);
-        }
-        wefti_checkpoint_reader_close(reader);
+    if (status == WEFT_OK) {
+        status = wefti_checkpoint_reader_check(reader);
     }
+    wefti_checkpoint_reader_close(reader);
     return status == WEFT_OK;
 }
 
-/* Adds to the error at hand which older step this run could go on from; of the
- * failed one is expect. */
+/* Adds to the error at hand which older step this run could go on from. */
 static void name_older(const wefti_savepoint *point,
                        const wefti_checkpoint_header *expect,
                        const found *failed)
@@ -142,83 +129,57 @@ static void name_older(const wefti_savepoint *point,
     }
 }
 
-/* Whether a sound file is one that this run can go on from. */
-static weft_status check_file(wefti_checkpoint_reader *reader,
-                              const wefti_replica *replica, bool inside)
-{
-    weft_status status = wefti_savepoint_check_layout(reader, replica);
-    if (status != WEFT_OK || !inside) {
-        return status;
-    }
-    WEFTI_ASSERT(replica->pause); /* a replica with a cut has one */
-    return wefti_pause_check(replica->pause, reader);
-}
-
-/* All ranks stand at one cut: a step has several, and files of one step may
- * have been put together from two of them. */
-static weft_status check_together(wefti_checkpoint_reader *reader,
-                                  wefti_replica *replica)
-{
-    int64_t own = 0, first = 0;
-    weft_status got = wefti_pause_find_place(reader, &own);
-    first = own;
-    weft_status status = weft_broadcast(&first, &first, 1, WEFT_DTYPE_I64, 0,
-                                        replica->config.comm, NULL);
-    status = got != WEFT_OK ? got : status;
-    return status != WEFT_OK || first == own
-               ? status
-               : wefti_error(WEFT_ERR_INVALID,
-                             "the snapshot of rank %zu inside the step stands "
-                             "after %" PRId64 " actions of all ranks, rank 0's "
-                             "after %" PRId64 ": they are not of one moment",
-                             replica->rank, own, first);
-}
-
+/* Takes all that this rank needs, or only checks it. */
 static weft_status get_all(wefti_checkpoint_reader *reader,
-                           wefti_replica *replica, bool inside)
+                           wefti_replica *replica, const wefti_state_list *list,
+                           bool inside, bool check)
 {
-    weft_status status =
-        inside ? wefti_pause_get(replica->pause, reader) : WEFT_OK;
-    return status == WEFT_OK ? get_sections(reader, replica) : status;
+    const wefti_checkpoint_header *header =
+        wefti_checkpoint_reader_header(reader);
+    weft_status status = WEFT_OK;
+    if (inside && !replica->pause) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "the snapshot was taken inside a step of schedule "
+                           "%s, and this run has no pipeline: inside a step it "
+                           "goes on only with the same schedule and batch",
+                           header->schedule);
+    }
+    if (inside) {
+        status = (check ? wefti_pause_check : wefti_pause_get)(replica->pause,
+                                                               reader);
+    }
+    for (size_t i = 0; i < list->count && status == WEFT_OK; i++) {
+        status = wefti_checkpoint_reader_get(
+            reader, &list->pieces[i], check ? NULL : list->pieces[i].live);
+    }
+    if (status == WEFT_OK && !check) {
+        replica->step = header->step;
+        replica->next_sequence = header->next_sequence;
+    }
+    return status;
 }
 
-/* All ranks open and check before any changes anything. */
-static weft_status read_own(const wefti_savepoint *point,
-                            wefti_replica *replica, const found *newest)
+/* All ranks check what they need before any changes anything. */
+static weft_status read_step(const wefti_savepoint *point,
+                             wefti_replica *replica, const found *newest,
+                             const wefti_state_list *list)
 {
-    char inside[WEFTI_CHECKPOINT_PATH_BYTES];
-    wefti_checkpoint_header header = wefti_savepoint_header(
-        point, replica, (uint64_t)newest->step, &newest->origin);
+    const wefti_checkpoint_header expect =
+        make_expected(point, replica->config.data);
     wefti_checkpoint_reader *reader = NULL;
-    weft_status status = wefti_savepoint_inside(point->dir, inside);
+    weft_status status = open_step(point->dir, newest, &expect, &reader);
     if (status == WEFT_OK) {
-        status = wefti_checkpoint_reader_open(
-            newest->inside ? inside : point->dir, &header, &reader);
+        status = get_all(reader, replica, list, newest->inside, true);
     }
-    if (status == WEFT_OK) {
-        status = wefti_checkpoint_reader_check(reader);
-    }
-    bool sound = status == WEFT_OK;
-    if (sound) {
-        status = check_file(reader, replica, newest->inside);
-    }
-    if (status != WEFT_OK && (newest->inside || !sound)) {
-        name_older(point, &header, newest);
+    if (status != WEFT_OK) {
+        name_older(point, &expect, newest);
     }
     status = agree(replica, status);
-    if (status == WEFT_OK && newest->inside) {
-        status = check_together(reader, replica);
-        if (status == WEFT_ERR_INVALID) {
-            name_older(point, &header, newest);
-        }
-        status = agree(replica, status);
-    }
     if (status == WEFT_OK) {
-        status = agree(replica, get_all(reader, replica, newest->inside));
+        status = agree(replica,
+                       get_all(reader, replica, list, newest->inside, false));
     }
-    if (reader) {
-        wefti_checkpoint_reader_close(reader);
-    }
+    wefti_checkpoint_reader_close(reader);
     return status;
 }
 
@@ -240,9 +201,9 @@ static weft_status choose(const wefti_savepoint *point, wefti_replica *replica,
 {
     weft_status status = (must ? find_some : find_newest)(point->dir, newest);
     if (status == WEFT_ERR_INVALID && newest->step >= 0) { /* damaged */
-        wefti_checkpoint_header header = wefti_savepoint_header(
-            point, replica, (uint64_t)newest->step, &newest->origin);
-        name_older(point, &header, newest);
+        const wefti_checkpoint_header expect =
+            make_expected(point, replica->config.data);
+        name_older(point, &expect, newest);
     }
     return status;
 }
@@ -262,25 +223,15 @@ static weft_status read_newest(const wefti_savepoint *point,
     if (status != WEFT_OK || newest.step < 0) {
         return status;
     }
-    if (point->elastic && !newest.inside &&
-        newest.nranks != (int64_t)replica->nranks) {
-        const wefti_reshard job = {point, replica, (uint64_t)newest.step,
-                                   (uint32_t)newest.nranks, newest.origin};
-        wefti_checkpoint_header header = wefti_savepoint_header(
-            point, replica, (uint64_t)newest.step, &newest.origin);
-        status = wefti_reshard_check(&job);
-        if (status != WEFT_OK) {
-            name_older(point, &header, &newest);
-        }
-        status = agree(replica, status);
-        if (status == WEFT_OK) {
-            status = agree(replica, wefti_reshard_read(&job));
-        }
-    } else {
-        status = read_own(point, replica, &newest);
-    }
+    wefti_state_list list;
+    status = wefti_state_list_shares(replica, true, &list);
+    status = agree(replica, status);
     if (status == WEFT_OK) {
-        point->owner->origin.run = newest.origin.run;
+        status = read_step(point, replica, &newest, &list);
+    }
+    wefti_state_list_fini(&list);
+    if (status == WEFT_OK) {
+        point->owner->origin.run = newest.done.origin.run;
         status = wefti_replica_collect(replica);
     }
     return status;
@@ -298,44 +249,27 @@ weft_status wefti_savepoint_read_if_any(const wefti_savepoint *point,
     return read_newest(point, replica, false);
 }
 
-/* By rank 0, out of its own file, in which section by section is checked. */
-static weft_status look_up(const wefti_savepoint *point, int nranks,
-                           const wefti_data *data,
+/* By rank 0, which checks the index alone. */
+static weft_status look_up(const wefti_savepoint *point, const wefti_data *data,
                            wefti_savepoint_schedule *schedule_out)
 {
-    char inside[WEFTI_CHECKPOINT_PATH_BYTES];
+    const wefti_checkpoint_header expect = make_expected(point, data);
     found newest = {.step = -1};
     wefti_checkpoint_reader *reader = NULL;
     weft_status status = find_some(point->dir, &newest);
-    wefti_checkpoint_header header = {.step = (uint64_t)newest.step,
-                                      .nranks = (uint32_t)nranks,
-                                      .origin = newest.origin};
-    memcpy(header.config_digest, point->digest, sizeof(header.config_digest));
-    memcpy(header.data_hash, data->hash, sizeof(header.data_hash));
-    if (status == WEFT_ERR_INVALID && newest.step >= 0) { /* damaged */
-        name_older(point, &header, &newest);
+    if (status == WEFT_OK) {
+        status = open_step(point->dir, &newest, &expect, &reader);
     }
     if (status == WEFT_OK) {
-        status = wefti_savepoint_inside(point->dir, inside);
-    }
-    if (status != WEFT_OK) {
-        return status;
-    }
-    schedule_out->step = newest.step;
-    schedule_out->inside = newest.inside;
-    status = wefti_checkpoint_reader_open(newest.inside ? inside : point->dir,
-                                          &header, &reader);
-    if (status == WEFT_OK) {
-        status = wefti_checkpoint_reader_get(reader, "schedule", WEFT_DTYPE_U8,
-                                             schedule_out->name,
-                                             sizeof(schedule_out->name));
-    }
-    if (status == WEFT_OK) {
-        status = wefti_checkpoint_reader_get(reader, "chunks", WEFT_DTYPE_I64,
-                                             &schedule_out->chunks, 1);
-    }
-    if (status != WEFT_OK) {
-        name_older(point, &header, &newest);
+        const wefti_checkpoint_header *header =
+            wefti_checkpoint_reader_header(reader);
+        schedule_out->step = newest.step;
+        schedule_out->inside = newest.inside;
+        schedule_out->chunks = (int64_t)header->chunks;
+        memcpy(schedule_out->name, header->schedule,
+               sizeof(schedule_out->name));
+    } else if (newest.step >= 0) {
+        name_older(point, &expect, &newest);
     }
     wefti_checkpoint_reader_close(reader);
     return status;
@@ -349,7 +283,7 @@ wefti_savepoint_read_schedule(const wefti_savepoint *point, weft_comm *comm,
     weft_status status = WEFT_OK;
     memset(schedule_out, 0, sizeof(*schedule_out));
     if (weft_comm_get_rank(comm) == 0) {
-        status = look_up(point, weft_comm_get_nranks(comm), data, schedule_out);
+        status = look_up(point, data, schedule_out);
         schedule_out->name[sizeof(schedule_out->name) - 1] = '\0';
     }
     status = wefti_savepoint_agree(comm, failed_out, status, "--resume");

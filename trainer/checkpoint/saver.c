@@ -86,10 +86,10 @@ weft_status wefti_saver_create(wefti_replica *replica, bool writes)
     saver->replica = replica;
     pthread_mutex_init(&saver->lock, NULL);
     pthread_cond_init(&saver->changed, NULL);
-    weft_status status = WEFT_OK;
-    if (writes) {
+    weft_status status = wefti_state_list_shares(replica, false, &saver->list);
+    if (writes && status == WEFT_OK) {
         status =
-            wefti_saver_reserve(saver, wefti_savepoint_count_bytes(replica));
+            wefti_saver_reserve(saver, wefti_state_count_bytes(&saver->list));
     }
     if (writes && status == WEFT_OK) {
         status = open_writer(saver);
@@ -154,6 +154,7 @@ void wefti_saver_destroy(wefti_saver *saver)
     weft_comm_destroy(saver->comm);
     pthread_cond_destroy(&saver->changed);
     pthread_mutex_destroy(&saver->lock);
+    wefti_state_list_fini(&saver->list);
     free(saver->copy);
     free(saver);
 }

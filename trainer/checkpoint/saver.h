@@ -23,6 +23,7 @@
 
 typedef struct wefti_saver {
     wefti_replica *replica;
+    wefti_state_list list; /* of a savepoint after a step */
     unsigned char *copy;
     size_t copy_bytes;
     weft_comm *comm; /* NULL: there is no writer */

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * trainer/checkpoint/state.c - which parts of which tensors a rank has.
+ */
+#include "trainer/checkpoint/state.h"
+
+#include "base/error.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { ALIGN_BYTES = 64 };
+
+static size_t find_end(const wefti_checkpoint_piece *piece)
+{
+    size_t end =
+        piece->at_bytes + piece->elems * weft_dtype_bytes(piece->dtype);
+    return (end + ALIGN_BYTES - 1) / ALIGN_BYTES * ALIGN_BYTES;
+}
+
+void wefti_state_add(wefti_state_list *list,
+                     const wefti_checkpoint_piece *piece)
+{
+    wefti_checkpoint_piece *own = &list->pieces[list->count];
+    *own = *piece;
+    own->at_bytes = list->count > 0 ? find_end(own - 1) : 0;
+    list->count++;
+}
+
+size_t wefti_state_count_bytes(const wefti_state_list *list)
+{
+    return list->count > 0 ? find_end(&list->pieces[list->count - 1]) : 0;
+}
+
+bool wefti_state_cut(const wefti_replica *replica, const wefti_tensor *tensor,
+                     real *flat, wefti_checkpoint_piece *piece_out)
+{
+    const wefti_parameters *plan = &replica->plan;
+    const wefti_tensor_info *info = &tensor->info;
+    if (!tensor->here) {
+        return false;
+    }
+    size_t begin = tensor->start_elems, end = begin + wefti_tensor_elems(info);
+    size_t share = wefti_parameters_share(plan, tensor->bucket, replica->share);
+    size_t share_end = share + plan->buckets[tensor->bucket].share_elems;
+    begin = begin > share ? begin : share;
+    end = end < share_end ? end : share_end;
+    *piece_out = (wefti_checkpoint_piece){
+        .dtype = WEFTI_REAL_DTYPE,
+        .rows = wefti_tensor_dimensions(info) == 2 ? info->rows : 0,
+        .columns = info->columns,
+        .offset = begin - tensor->start_elems,
+        .elems = begin < end ? end - begin : 0,
+        .live = flat + begin};
+    return begin < end;
+}
+
+void wefti_state_add_shares(const wefti_replica *replica, bool copies,
+                            wefti_state_list *list)
+{
+    static const char *const ends[WEFTI_STATE_PARTS] = {"", ".first",
+                                                        ".second"};
+    const wefti_parameters *plan = &replica->plan;
+    const wefti_optimizer *optimizer = &replica->optimizer;
+    for (size_t i = 0; i < plan->tensor_count; i++) {
+        const wefti_tensor *tensor = &plan->tensors[i];
+        wefti_checkpoint_piece piece;
+        if ((tensor->copy && !copies) ||
+            !wefti_state_cut(replica, tensor, replica->values, &piece)) {
+            continue;
+        }
+        size_t own =
+            wefti_optimizer_own(optimizer, tensor->bucket) +
+            tensor->start_elems + piece.offset -
+            wefti_parameters_share(plan, tensor->bucket, replica->share);
+        real *live[WEFTI_STATE_PARTS] = {piece.live, optimizer->first + own,
+                                         optimizer->second + own};
+        size_t name = tensor->copy ? wefti_tensor_embedding() : i;
+        for (size_t part = 0; part < WEFTI_STATE_PARTS; part++) {
+            snprintf(piece.name, sizeof(piece.name), "%s%s",
+                     plan->tensors[name].info.name, ends[part]);
+            piece.live = live[part];
+            wefti_state_add(list, &piece);
+        }
+    }
+}
+
+weft_status wefti_state_list_shares(const wefti_replica *replica, bool copies,
+                                    wefti_state_list *list_out)
+{
+    size_t most = WEFTI_STATE_PARTS * replica->plan.tensor_count;
+    *list_out =
+        (wefti_state_list){.pieces = calloc(most, sizeof(*list_out->pieces))};
+    if (!list_out->pieces) {
+        return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for a list of %zu",
+                           most);
+    }
+    wefti_state_add_shares(replica, copies, list_out);
+    return WEFT_OK;
+}
+
+void wefti_state_list_fini(wefti_state_list *list)
+{
+    free(list->pieces);
+    *list = (wefti_state_list){0};
+}

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * trainer/checkpoint/state.h - a replica's state as parts of tensors: of each
+ * tensor NAME the parameters, "NAME", and the moments, "NAME.first" and
+ * "NAME.second".
+ *
+ *   bucket                 | share 0    | share 1    |
+ *   tensors               tttttttttuuuuuuuuuuuuuvvvv.     . padding
+ *   of rank 1                           uuuuuuuuvvvv
+ *
+ * A tensor is in one bucket, so a rank's share has one part of it at most. No
+ * part holds padding, and none depends on buckets in any other way. All of the
+ * model's elements are one rank's, once.
+ */
+#ifndef TRAINER_CHECKPOINT_STATE_H
+#define TRAINER_CHECKPOINT_STATE_H
+
+#include "trainer/checkpoint/checkpoint.h"
+#include "trainer/replica.h"
+
+enum { WEFTI_STATE_PARTS = 3 }; /* parameters and both moments */
+
+/* Pieces, in the order of a copy of them. */
+typedef struct wefti_state_list {
+    wefti_checkpoint_piece *pieces;
+    size_t count;
+} wefti_state_list;
+
+/* Adds a piece, for which there is room; its place in the copy follows the last
+ * one's. */
+void wefti_state_add(wefti_state_list *list,
+                     const wefti_checkpoint_piece *piece);
+
+/* The bytes of a copy. */
+size_t wefti_state_count_bytes(const wefti_state_list *list);
+
+/*
+ * wefti_state_cut - what of a tensor is in this rank's share.
+ *
+ * flat        an array of the plan's layout
+ * piece_out   all but the name
+ *
+ * Returns     whether there is any.
+ */
+bool wefti_state_cut(const wefti_replica *replica, const wefti_tensor *tensor,
+                     real *flat, wefti_checkpoint_piece *piece_out);
+
+/*
+ * wefti_state_add_shares - this rank's, WEFTI_STATE_PARTS for each tensor,
+ * which follow each other.
+ *
+ * copies    also the copy of a tied embedding, which is read as the embedding
+ *           is; it is not saved
+ */
+void wefti_state_add_shares(const wefti_replica *replica, bool copies,
+                            wefti_state_list *list);
+
+/* wefti_state_list_shares - a list of those. Returns OK | ERR_NO_MEMORY. */
+WEFT_NODISCARD weft_status wefti_state_list_shares(const wefti_replica *replica,
+                                                   bool copies,
+                                                   wefti_state_list *list_out);
+void wefti_state_list_fini(wefti_state_list *list);
+
+#endif

@@ -1,17 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Goal: a report's page is well-formed whatever is in it, stays small however
- * long the run was, shows a schedule where there is one, and takes the place of
- * an older one only when it is whole.
+ * Goal: a report's page is well-formed whatever is in it, no text of a run ends
+ * the element that holds its facts, it stays small however long the run was,
+ * has a schedule where there is one, and takes the place of an older one only
+ * when it is whole.
  *
- * Method: pages of runs that were made up, read back with an XML parser; names
- * full of signs that mean something in HTML; ten thousand steps; a folder that
- * is gone when the page is to be written. What a real run writes is compared
- * with its metrics by test_page.py.
+ * Method: pages of runs that were made up, read back with an XML parser and
+ * their facts with a JSON parser; names full of signs that mean something in
+ * HTML and scripts; ten thousand steps; a folder that is gone when the page is
+ * to be written. What a real run writes is compared with its metrics, and what
+ * the page's script draws of it, by test_report.py.
  */
 #include "tests/trainer/scratch.h"
 #include "trainer/report/page.h"
 
+#include <cjson/cJSON.h>
 #include <expat.h>
 #include <math.h>
 #include <setjmp.h>
@@ -27,7 +30,8 @@ enum { PAGE_BYTES_MOST = 700000 };
 
 static const char config_text[] =
     "model: {layers: 1, hidden_size: 16, heads: 2, kv_heads: 1, ffn_size: 24}\n"
-    "data: {paths: ['a<b>&\"c.txt']}\n"
+    "data: {paths: ['a<b>&\"c.txt', '</script><script>x()</script>',"
+    " '<!--<script>', ']]>', '\xe2\x80\xa8']}\n"
     "train: {steps: 6}\n";
 
 #define ASSERT_OK(call)                                                        \
@@ -133,7 +137,61 @@ static void check_page(const char *text)
     assert_null(strstr(text, "src="));
     assert_null(strstr(text, "href="));
     assert_null(strstr(text, "@import"));
-    assert_null(strstr(text, "nan"));
+}
+
+static int count(const char *text, const char *word)
+{
+    int found = 0;
+    while ((text = strstr(text, word)) != NULL) {
+        found++;
+        text++;
+    }
+    return found;
+}
+
+/* The page's facts, checked to be an element of their own. */
+static cJSON *read_facts(const char *text)
+{
+    static const char begin[] = "id=\"weft-report\">";
+    assert_int_equal(count(text, "<script"), 2);
+    assert_int_equal(count(text, "</script"), 2);
+    assert_int_equal(count(text, "]]>"), 2); /* of style and script */
+    const char *from = strstr(text, begin);
+    assert_non_null(from);
+    from += sizeof(begin) - 1;
+    const char *to = strchr(from, '<');
+    assert_memory_equal(to, "</script>", 9);
+    cJSON *facts = cJSON_ParseWithLength(from, (size_t)(to - from));
+    assert_non_null(facts);
+    return facts;
+}
+
+static const cJSON *get(const cJSON *object, const char *name)
+{
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, name);
+    if (!item) {
+        fail_msg("no %s", name);
+    }
+    return item;
+}
+
+/* data.paths, as they were given. */
+static void check_paths(const cJSON *settings, const wefti_config *config)
+{
+    const cJSON *one;
+    size_t found = 0;
+    cJSON_ArrayForEach(one, settings)
+    {
+        if (strcmp(get(one, "key")->valuestring, "paths") == 0) {
+            const cJSON *path;
+            cJSON_ArrayForEach(path, get(one, "value"))
+            {
+                assert_string_equal(path->valuestring,
+                                    config->data.paths[found++]);
+            }
+        }
+    }
+    assert_int_equal(found, 5);
 }
 
 static void test_page_odd_names_are_text(void **state)
@@ -144,14 +202,31 @@ static void test_page_odd_names_are_text(void **state)
     snprintf(path, sizeof(path), "%.250s/odd.html", folder);
     make_fake(&f, path, 40);
     ASSERT_OK(wefti_page_try(&f.page));
-    ASSERT_OK(wefti_page_write(&f.page, &f.config, &f.summary));
+    f.page.trace_error = strdup("</script><!--");
+    wefti_summary_set_generated(&f.summary, "</ScRiPt ><script>", 18);
+    assert_int_equal(wefti_page_write(&f.page, &f.config, &f.summary),
+                     WEFT_ERR_SYSTEM); /* for the trace's sake */
     char *text = read_all(path);
     check_page(text);
-    assert_non_null(strstr(text, "odd &#60;&#38;"));
-    assert_non_null(strstr(text, "h&#60;1&#62;"));
-    assert_non_null(strstr(text, "host0 &#60;a&#62; &#38;"));
-    assert_non_null(strstr(text, "4.00 kB")); /* 2 ranks x 8000 B / 4 steps */
-    assert_null(strstr(text, "stands for"));
+    cJSON *facts = read_facts(text);
+    assert_string_equal(get(facts, "config")->valuestring,
+                        "odd <&\"'> name.yaml");
+    assert_string_equal(get(facts, "name")->valuestring,
+                        "odd <&\"'> name.yaml");
+    assert_string_equal(
+        get(cJSON_GetArrayItem(get(facts, "ranks"), 1), "host")->valuestring,
+        "h<1>");
+    assert_string_equal(get(facts, "machine")->valuestring,
+                        "host0 <a> & \"b\"\n");
+    assert_string_equal(get(get(facts, "trace"), "error")->valuestring,
+                        "</script><!--");
+    assert_string_equal(get(get(facts, "summary"), "generated")->valuestring,
+                        "</ScRiPt ><script>");
+    const cJSON *traffic = cJSON_GetArrayItem(get(facts, "traffic"), 0);
+    assert_int_equal(get(traffic, "bytes")->valueint, 16000);
+    assert_int_equal(get(get(facts, "history"), "stride")->valueint, 1);
+    check_paths(get(facts, "settings"), &f.config);
+    cJSON_Delete(facts);
     free(text);
     fini_fake(&f);
 }
@@ -166,7 +241,10 @@ static void test_page_of_no_step_is_well_formed(void **state)
     ASSERT_OK(wefti_page_write(&f.page, &f.config, &f.summary));
     char *text = read_all(path);
     check_page(text);
-    assert_non_null(strstr(text, "No step was done"));
+    cJSON *facts = read_facts(text);
+    assert_true(cJSON_IsNull(get(facts, "median_step")));
+    assert_int_equal(cJSON_GetArraySize(get(get(facts, "history"), "loss")), 0);
+    cJSON_Delete(facts);
     free(text);
     fini_fake(&f);
 }
@@ -182,7 +260,9 @@ static void test_page_of_ten_thousand_steps_is_small_and_says_so(void **state)
     char *text = read_all(path);
     check_page(text);
     assert_true(strlen(text) < PAGE_BYTES_MOST);
-    assert_non_null(strstr(text, "Each point stands for 32 steps"));
+    cJSON *facts = read_facts(text);
+    assert_int_equal(get(get(facts, "history"), "stride")->valueint, 32);
+    cJSON_Delete(facts);
     free(text);
     fini_fake(&f);
 }
@@ -261,10 +341,40 @@ static void test_page_plan_counts_what_was_put_off(void **state)
     weft_schedule_destroy(schedule);
 }
 
-static void test_page_with_pipeline_shows_plan_above_run(void **state)
+/* Each action once, under the times it was planned and ran at. */
+static void check_timeline(const cJSON *found, const wefti_page_plan *plan)
+{
+    const weft_action *actions;
+    char text[WEFT_ACTION_TEXT_BYTES];
+    const cJSON *timeline = get(found, "timeline");
+    assert_int_equal(cJSON_GetArraySize(timeline), 2);
+    for (int r = 0; r < 2; r++) {
+        const cJSON *rank = cJSON_GetArrayItem(timeline, r);
+        size_t count_of =
+            weft_schedule_get_actions(plan->schedule, r, &actions);
+        const weft_schedule_span *spans = plan->planned.ranks[r].spans;
+        assert_int_equal(cJSON_GetArraySize(get(rank, "actions")), count_of);
+        assert_int_equal(cJSON_GetArraySize(get(rank, "measured_ms")),
+                         2 * count_of);
+        const cJSON *ms = get(rank, "planned_ms")->child;
+        const cJSON *name = get(rank, "actions")->child;
+        for (size_t k = 0; k < count_of; k++) {
+            weft_action_pack(&actions[k], text);
+            assert_string_equal(name->valuestring, text);
+            assert_true(!(ms->valuedouble < spans[k].begin) &&
+                        !(ms->valuedouble > spans[k].begin) &&
+                        !(ms->next->valuedouble < spans[k].end) &&
+                        !(ms->next->valuedouble > spans[k].end));
+            ms = ms->next->next;
+            name = name->next;
+        }
+    }
+}
+
+static void test_page_with_pipeline_has_plan_and_run(void **state)
 {
     const char *folder = ((scratch *)*state)->dir;
-    char path[512], row[160];
+    char path[512];
     fake f;
     weft_schedule *schedule;
     double makespan;
@@ -273,15 +383,20 @@ static void test_page_with_pipeline_shows_plan_above_run(void **state)
     make_plan(&f, "zbv", 0.25, &schedule, &makespan);
     ASSERT_OK(wefti_page_write(&f.page, &f.config, &f.summary));
     char *text = read_all(path);
-    const weft_schedule_run *planned = &f.page.plan.planned;
     check_page(text);
-    snprintf(row, sizeof(row), "<td>planned</td><td>%.4g</td><td>%.4g</td>",
-             planned->makespan, planned->bubble);
-    assert_non_null(strstr(text, row));
-    assert_non_null(strstr(text, "<td>measured</td>"));
-    assert_non_null(strstr(text, "<svg xmlns"));
-    assert_non_null(strstr(text, "is the fastest"));
-    assert_non_null(strstr(text, "dualpipev"));
+    cJSON *facts = read_facts(text);
+    const cJSON *found = get(facts, "schedule");
+    const cJSON *measured = get(found, "measured");
+    assert_true(fabs(get(measured, "makespan_ms")->valuedouble - makespan) <
+                1e-9);
+    assert_true(fabs(get(get(found, "planned"), "bubble_ms")->valuedouble -
+                     f.page.plan.planned.bubble) < 1e-9);
+    assert_non_null(
+        strstr(get(found, "advice")->valuestring, "is the fastest"));
+    assert_int_equal(cJSON_GetArraySize(get(found, "candidates")),
+                     f.page.plan.advice->found.count);
+    check_timeline(found, &f.page.plan);
+    cJSON_Delete(facts);
     free(text);
     fini_fake(&f);
     weft_schedule_destroy(schedule);
@@ -290,7 +405,7 @@ static void test_page_with_pipeline_shows_plan_above_run(void **state)
 static void test_page_that_cannot_be_written_is_refused(void **state)
 {
     const char *folder = ((scratch *)*state)->dir;
-    char path[512], fresh[600];
+    char path[512], gone[512];
     wefti_page page;
     assert_int_equal(wefti_page_init(&page, "-"), WEFT_ERR_INVALID);
     assert_int_equal(wefti_page_init(&page, ""), WEFT_ERR_INVALID);
@@ -304,7 +419,9 @@ static void test_page_that_cannot_be_written_is_refused(void **state)
     wefti_page_fini(&page);
     /* What is there stays until the new one is whole. */
     fake f;
-    snprintf(path, sizeof(path), "%.250s/old.html", folder);
+    snprintf(gone, sizeof(gone), "%.250s/sub", folder);
+    assert_int_equal(mkdir(gone, 0700), 0);
+    snprintf(path, sizeof(path), "%.250s/sub/old.html", folder);
     FILE *old = fopen(path, "w");
     assert_non_null(old);
     fputs("old", old);
@@ -314,19 +431,15 @@ static void test_page_that_cannot_be_written_is_refused(void **state)
     char *text = read_all(path);
     assert_string_equal(text, "old");
     free(text);
-    snprintf(fresh, sizeof(fresh), "%s.new", path);
-    assert_int_equal(mkdir(fresh, 0700), 0); /* in its way */
-    assert_int_equal(wefti_page_write(&f.page, &f.config, &f.summary),
-                     WEFT_ERR_SYSTEM);
-    text = read_all(path);
-    assert_string_equal(text, "old");
-    free(text);
-    assert_int_equal(rmdir(fresh), 0);
     ASSERT_OK(wefti_page_write(&f.page, &f.config, &f.summary));
     text = read_all(path);
     check_page(text);
     free(text);
-    assert_int_equal(access(fresh, F_OK), -1);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(rmdir(gone), 0); /* nothing else was left in it */
+    assert_int_equal(wefti_page_write(&f.page, &f.config, &f.summary),
+                     WEFT_ERR_SYSTEM);
+    assert_non_null(strstr(weft_error_text(), "old.html: cannot be written"));
     fini_fake(&f);
 }
 
@@ -352,7 +465,7 @@ int main(void)
         cmocka_unit_test(test_page_of_ten_thousand_steps_is_small_and_says_so),
         cmocka_unit_test(test_page_plan_finds_the_costs_it_ran_with),
         cmocka_unit_test(test_page_plan_counts_what_was_put_off),
-        cmocka_unit_test(test_page_with_pipeline_shows_plan_above_run),
+        cmocka_unit_test(test_page_with_pipeline_has_plan_and_run),
         cmocka_unit_test(test_page_that_cannot_be_written_is_refused),
     };
     return cmocka_run_group_tests(tests, open_folder, close_folder);

@@ -13,7 +13,7 @@
 const char *wefti_history_text(wefti_history_series series)
 {
     static const char *const texts[] = {
-#define HISTORY_TEXT(name, text) text,
+#define HISTORY_TEXT(name, text, field) text,
         WEFTI_HISTORY_LIST(HISTORY_TEXT)
 #undef HISTORY_TEXT
     };
@@ -62,20 +62,10 @@ static void take_point(wefti_history_point *into,
 static wefti_history_point point_of(const wefti_metrics_step *step)
 {
     const double values[WEFTI_HISTORY_COUNT] = {
-        [WEFTI_HISTORY_LOSS] = step->loss,
-        [WEFTI_HISTORY_VAL_LOSS] = step->val_loss,
-        [WEFTI_HISTORY_TOKENS] = step->tokens_per_s,
-        [WEFTI_HISTORY_STEP] = step->step_ms,
-        [WEFTI_HISTORY_COMPUTE] = step->compute_ms,
-        [WEFTI_HISTORY_TP] = step->exposed_ms[WEFT_CLASS_TP],
-        [WEFTI_HISTORY_CP] = step->exposed_ms[WEFT_CLASS_CP],
-        [WEFTI_HISTORY_EP] = step->exposed_ms[WEFT_CLASS_EP],
-        [WEFTI_HISTORY_PP] = step->exposed_ms[WEFT_CLASS_PP],
-        [WEFTI_HISTORY_DP] = step->exposed_ms[WEFT_CLASS_DP],
-        [WEFTI_HISTORY_MEM] = step->exposed_ms[WEFT_CLASS_MEM],
-        [WEFTI_HISTORY_BUBBLE] = step->bubble_ms,
-        [WEFTI_HISTORY_SKEW] = step->skew_ms,
-        [WEFTI_HISTORY_IDLE] = step->idle_ms};
+#define HISTORY_VALUE(name, text, field) step->field,
+        WEFTI_HISTORY_LIST(HISTORY_VALUE)
+#undef HISTORY_VALUE
+    };
     wefti_history_point point = {.first = step->step, .last = step->step};
     for (int s = 0; s < WEFTI_HISTORY_COUNT; s++) {
         if (!isnan(values[s])) {

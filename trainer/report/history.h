@@ -15,25 +15,25 @@
 /* Points of a run, at most. */
 #define WEFTI_HISTORY_POINTS 600
 
-/* X(NAME, name in the page's data) */
+/* X(NAME, name in the page's data, field of wefti_metrics_step) */
 #define WEFTI_HISTORY_LIST(X)                                                  \
-    X(LOSS, "loss")                                                            \
-    X(VAL_LOSS, "val_loss")                                                    \
-    X(TOKENS, "tokens_per_s")                                                  \
-    X(STEP, "step_ms")                                                         \
-    X(COMPUTE, "compute_ms")                                                   \
-    X(TP, "tp_ms")                                                             \
-    X(CP, "cp_ms")                                                             \
-    X(EP, "ep_ms")                                                             \
-    X(PP, "pp_ms")                                                             \
-    X(DP, "dp_ms")                                                             \
-    X(MEM, "mem_ms")                                                           \
-    X(BUBBLE, "bubble_ms")                                                     \
-    X(SKEW, "skew_ms")                                                         \
-    X(IDLE, "idle_ms")
+    X(LOSS, "loss", loss)                                                      \
+    X(VAL_LOSS, "val_loss", val_loss)                                          \
+    X(TOKENS, "tokens_per_s", tokens_per_s)                                    \
+    X(STEP, "step_ms", step_ms)                                                \
+    X(COMPUTE, "compute_ms", compute_ms)                                       \
+    X(TP, "tp_ms", exposed_ms[WEFT_CLASS_TP])                                  \
+    X(CP, "cp_ms", exposed_ms[WEFT_CLASS_CP])                                  \
+    X(EP, "ep_ms", exposed_ms[WEFT_CLASS_EP])                                  \
+    X(PP, "pp_ms", exposed_ms[WEFT_CLASS_PP])                                  \
+    X(DP, "dp_ms", exposed_ms[WEFT_CLASS_DP])                                  \
+    X(MEM, "mem_ms", exposed_ms[WEFT_CLASS_MEM])                               \
+    X(BUBBLE, "bubble_ms", bubble_ms)                                          \
+    X(SKEW, "skew_ms", skew_ms)                                                \
+    X(IDLE, "idle_ms", idle_ms)
 
 typedef enum wefti_history_series {
-#define WEFTI_HISTORY_ENUM(name, text) WEFTI_HISTORY_##name,
+#define WEFTI_HISTORY_ENUM(name, text, field) WEFTI_HISTORY_##name,
     WEFTI_HISTORY_LIST(WEFTI_HISTORY_ENUM)
 #undef WEFTI_HISTORY_ENUM
         WEFTI_HISTORY_COUNT

@@ -8,7 +8,7 @@
 #include "trainer/report/metrics.h"
 
 #include "base/error.h"
-#include "base/json.h"
+#include "trainer/report/facts.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -21,33 +21,14 @@
 
 void wefti_metrics_step_init(wefti_metrics_step *step)
 {
-    const double none = (double)NAN;
-    *step = (wefti_metrics_step){.loss = none,
-                                 .val_loss = none,
-                                 .grad_norm = none,
-                                 .lr = none,
-                                 .tokens_per_s = none,
-                                 .step_ms = none,
-                                 .step_ms_max = none,
-                                 .compute_ms = none,
-                                 .compute_ms_max = none,
-                                 .bubble_ms = none,
-                                 .bubble_ms_max = none,
-                                 .skew_ms = none,
-                                 .idle_ms = none,
-                                 .checkpoint_ms = none,
-                                 .checkpoint_wait_ms = none,
-                                 .overlap_ratio = none,
-                                 .bubble_ratio = none,
-                                 .cpu_share = none,
-                                 .progress_ms = none,
-                                 .mfu = none,
-                                 .hiding_ratio = none,
-                                 .s_C = none,
-                                 .s_M = none,
-                                 .bubble_planned_ms = none};
+    *step = (wefti_metrics_step){0};
+    for (const wefti_fact *f = wefti_facts_of_step; f->name; f++) {
+        if (f->kind == WEFTI_FACT_REAL) {
+            *(double *)((char *)step + f->offset) = (double)NAN;
+        }
+    }
     for (int class_id = 0; class_id < WEFT_CLASS_COUNT; class_id++) {
-        step->exposed_ms[class_id] = none;
+        step->exposed_ms[class_id] = (double)NAN;
     }
 }
 
@@ -155,53 +136,6 @@ weft_status wefti_metrics_continue(wefti_metrics *metrics, const char *path)
     return begin(metrics, path, UINT64_MAX);
 }
 
-static void write_times(wefti_json *json, const wefti_metrics_step *step)
-{
-    wefti_json_real(json, "step_ms", step->step_ms);
-    wefti_json_real(json, "step_ms_max", step->step_ms_max);
-    wefti_json_real(json, "compute_ms", step->compute_ms);
-    wefti_json_real(json, "compute_ms_max", step->compute_ms_max);
-    wefti_json_object_open(json, "exposed_ms");
-    for (int class_id = WEFT_CLASS_COMPUTE + 1; class_id < WEFT_CLASS_COUNT;
-         class_id++) {
-        wefti_json_real(json, weft_class_text((weft_class)class_id),
-                        step->exposed_ms[class_id]);
-    }
-    wefti_json_object_close(json);
-    wefti_json_real(json, "bubble_ms", step->bubble_ms);
-    wefti_json_real(json, "bubble_ms_max", step->bubble_ms_max);
-    wefti_json_real(json, "skew_ms", step->skew_ms);
-    wefti_json_real(json, "idle_ms", step->idle_ms);
-    wefti_json_real(json, "checkpoint_ms", step->checkpoint_ms);
-    wefti_json_real(json, "checkpoint_wait_ms", step->checkpoint_wait_ms);
-}
-
-static void write_fields(wefti_json *json, const wefti_metrics_step *step)
-{
-    wefti_json_object_open(json, NULL);
-    wefti_json_uint(json, "step", step->step);
-    wefti_json_real(json, "loss", step->loss);
-    wefti_json_real(json, "val_loss", step->val_loss);
-    wefti_json_real(json, "grad_norm", step->grad_norm);
-    wefti_json_real(json, "lr", step->lr);
-    wefti_json_real(json, "tokens_per_s", step->tokens_per_s);
-    write_times(json, step);
-    wefti_json_real(json, "overlap_ratio", step->overlap_ratio);
-    wefti_json_real(json, "bubble_ratio", step->bubble_ratio);
-    wefti_json_real(json, "cpu_share", step->cpu_share);
-    wefti_json_uint(json, "wakeups", step->wakeups);
-    wefti_json_uint(json, "preemptions", step->preemptions);
-    wefti_json_real(json, "progress_ms", step->progress_ms);
-    wefti_json_real(json, "mfu", step->mfu);
-    wefti_json_uint(json, "memory_bytes", step->memory_bytes);
-    wefti_json_uint(json, "dropped", step->dropped);
-    wefti_json_real(json, "hiding_ratio", step->hiding_ratio);
-    wefti_json_real(json, "s_C", step->s_C);
-    wefti_json_real(json, "s_M", step->s_M);
-    wefti_json_real(json, "bubble_planned_ms", step->bubble_planned_ms);
-    wefti_json_object_close(json);
-}
-
 /*
  * By one call, which only a full disk, a pipe or a signal can cut short. What
  * does not become a whole line is taken back where the file can be cut.
@@ -234,7 +168,7 @@ weft_status wefti_metrics_write(wefti_metrics *metrics,
     wefti_json json;
     rewind(metrics->line);
     wefti_json_init(&json, metrics->line);
-    write_fields(&json, step);
+    wefti_facts_object(&json, NULL, wefti_facts_of_step, step);
     weft_status status = wefti_json_fini(&json);
     off_t bytes = ftello(metrics->line);
     if (status != WEFT_OK || bytes <= 0) {

@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * trainer/report/page.c - where a report goes, and what it collects on the way.
+ * trainer/report/page.c - where a report goes, what it collects on the way, and
+ * how it is written.
  */
 #include "trainer/report/page.h"
 
 #include "base/error.h"
+#include "base/output.h"
 #include "comm/cluster/routes.h"
 #include "topo/report.h"
+#include "trainer/report/page_facts.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 enum { PATH_MORE = 16 };
 
@@ -68,42 +70,14 @@ void wefti_page_fini(wefti_page *page)
     *page = (wefti_page){0};
 }
 
-/* What a page grows up in, until it takes its place. */
-static char *find_fresh(const char *path)
-{
-    size_t bytes = strlen(path) + PATH_MORE;
-    char *fresh = malloc(bytes);
-    if (fresh) {
-        snprintf(fresh, bytes, "%s.new", path);
-    }
-    return fresh;
-}
-
 static weft_status try_path(const char *path)
 {
     struct stat what;
-    char *fresh = find_fresh(path);
-    if (!fresh) {
-        return wefti_error(WEFT_ERR_NO_MEMORY, "--report %s", path);
-    }
-    weft_status status = WEFT_OK;
-    FILE *file = NULL;
     if (stat(path, &what) == 0 && !S_ISREG(what.st_mode)) {
-        status =
-            wefti_error(WEFT_ERR_INVALID,
-                        "--report %s: is there, and no regular file", path);
-    } else {
-        file = fopen(fresh, "we");
-        status =
-            file ? WEFT_OK
-                 : wefti_error_system("--report %s: cannot be written", path);
+        return wefti_error(WEFT_ERR_INVALID,
+                           "--report %s: is there, and no regular file", path);
     }
-    if (file) {
-        (void)fclose(file);
-        (void)unlink(fresh);
-    }
-    free(fresh);
-    return status;
+    return wefti_output_try("--report", path);
 }
 
 weft_status wefti_page_try(const wefti_page *page)
@@ -239,4 +213,60 @@ weft_status wefti_page_gather_plan(wefti_page *page, weft_comm *comm,
         page->plan.step = step;
     }
     return status;
+}
+
+/* ---- writing --------------------------------------------------------------
+ */
+
+/* Signs that mean something in HTML are JSON's \u escapes there: no text of a
+ * run can end the element that holds it. */
+static void put_escaped(const char *text, size_t bytes, FILE *file)
+{
+    for (size_t k = 0; k < bytes; k++) {
+        char c = text[k];
+        if (c == '<' || c == '>' || c == '&') {
+            fprintf(file, "\\u%04x", (unsigned)c);
+        } else {
+            fputc(c, file);
+        }
+    }
+}
+
+static weft_status put_page(const wefti_page *page, const wefti_config *config,
+                            const wefti_summary *summary, FILE *file)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    wefti_json json;
+    FILE *memory = open_memstream(&text, &bytes);
+    if (!memory) {
+        return wefti_error(WEFT_ERR_NO_MEMORY, "the report's facts");
+    }
+    wefti_json_init(&json, memory);
+    wefti_page_put_facts(&json, page, config, summary);
+    weft_status status = wefti_json_fini(&json);
+    if (fclose(memory) != 0 && status == WEFT_OK) {
+        status = wefti_error(WEFT_ERR_NO_MEMORY, "the report's facts");
+    }
+    if (status == WEFT_OK) {
+        fputs(wefti_page_head, file);
+        put_escaped(text, bytes, file);
+        fputs(wefti_page_tail, file);
+    }
+    free(text);
+    return status;
+}
+
+weft_status wefti_page_write(const wefti_page *page, const wefti_config *config,
+                             const wefti_summary *summary)
+{
+    wefti_output out;
+    weft_status status = wefti_output_open(&out, "--report", page->path);
+    if (status == WEFT_OK) {
+        status =
+            wefti_output_end(&out, put_page(page, config, summary, out.file));
+    }
+    return status == WEFT_OK && page->trace_error
+               ? wefti_error(WEFT_ERR_SYSTEM, "%s", page->trace_error)
+               : status;
 }

@@ -1,238 +1,289 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * trainer/report/page_schedule.c - a pipeline on the page: planned above
- * measured, rank by rank, and which schedule would be best.
+ * trainer/report/page_schedule.c - the facts of a pipeline: planned beside
+ * measured, rank by rank and action by action, which schedule would be best,
+ * and those that were tried.
  */
-#include "trainer/report/page_part.h"
+#include "trainer/report/page_facts.h"
 
-#include "base/error.h"
+#include "overlap/schedule/draw.h"
+#include "trainer/report/facts.h"
 
-#include <inttypes.h>
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
+enum { ACTIONS_DRAWN = 20000 };
 
-enum { RANKS_SHOWN = 64, ACTIONS_DRAWN = 20000 };
+#define RUN(field, name)    WEFTI_FACT_AS(REAL, weft_schedule_run, field, name)
+#define RANK(field, name)   WEFTI_FACT_AS(REAL, weft_schedule_rank, field, name)
+#define STAGE(field, name)  WEFTI_FACT_AS(REAL, weft_stage_cost, field, name)
+#define COST(field, name)   WEFTI_FACT_AS(REAL, weft_schedule_cost, field, name)
+#define TRIAL(kind, field)  WEFTI_FACT(kind, wefti_trial, field)
+#define OPTION(kind, field) WEFTI_FACT(kind, weft_schedule_candidate, field)
+#define OPTION_AS(k, field, name)                                              \
+    WEFTI_FACT_AS(k, weft_schedule_candidate, field, name)
 
-/* ---- the step -------------------------------------------------------------
- */
+static const wefti_fact of_run[] = {RUN(makespan, "makespan_ms"),
+                                    RUN(ideal, "ideal_ms"),
+                                    RUN(bubble, "bubble_ms"),
+                                    RUN(activations, "peak_activation"),
+                                    {0}};
 
-static double percent(double part, double whole)
-{
-    return whole > 0 ? 100 * part / whole : 0;
-}
+static const wefti_fact of_rank[] = {RANK(busy, "busy_ms"),
+                                     RANK(bubble, "bubble_ms"),
+                                     RANK(activations, "peak_activation"),
+                                     {0}};
 
-static void put_run(FILE *file, const char *name, const weft_schedule_run *run)
-{
-    fprintf(file,
-            "<tr><td>%s</td><td>%.4g</td><td>%.4g</td><td>%.1f%%</td>"
-            "<td>%.1f%%</td><td>%.4g</td>",
-            name, run->makespan, run->bubble,
-            percent(run->bubble, run->makespan),
-            percent(run->bubble, run->ideal), run->activations);
-}
+static const wefti_fact of_cost[] = {COST(f, "F_ms"),
+                                     COST(i, "I_ms"),
+                                     COST(w, "W_ms"),
+                                     COST(b, "B_ms"),
+                                     COST(fb, "FB_ms"),
+                                     COST(p2p, "p2p_ms"),
+                                     {0}};
 
-static void put_costs(FILE *file, const wefti_page_plan *plan)
-{
-    const weft_schedule_cost *cost = &plan->cost;
-    fprintf(file,
-            "<p class=\"soft\">Step %" PRIu64
-            ", the median one of the last steps by its length (at most 50). "
-            "Planned with the costs that were "
-            "measured in it, stage by stage; a rank's, on average: F %.4g, I "
-            "%.4g, W %.4g, B %.4g, FB %.4g ms, a message %.4g ms%s. Bubble is "
-            "all of the step in which a rank does not compute, of the worst "
-            "rank; imbalance is that part of it which unequal stages cause, "
-            "however many micro-batches there are; "
-            "activations are in micro-batches through all layers of a "
-            "rank.</p>\n",
-            plan->step, cost->f, cost->i, cost->w, cost->b, cost->fb, cost->p2p,
-            plan->found.split_known ? "" : " (I and W: half of B each)");
-}
+static const wefti_fact of_stage[] = {STAGE(f, "F_ms"), STAGE(b, "B_ms"), {0}};
 
-static void put_step(const wefti_page_view *view)
-{
-    const wefti_page_plan *plan = &view->page->plan;
-    FILE *file = view->file;
-    fputs("<table id=\"schedule\"><tr><th></th><th>step, ms</th><th>bubble, ms"
-          "</th><th>of the step</th><th>of ideal</th><th>peak activation</th>"
-          "<th>imbalance, of the step</th></tr>\n",
-          file);
-    put_run(file, "planned", &plan->planned);
-    fprintf(file, "<td>%.1f%%</td></tr>\n",
-            percent(plan->imbalance, plan->planned.makespan));
-    put_run(file, "measured", &plan->measured);
-    fputs("<td></td></tr>\n</table>\n", file);
-    put_costs(file, plan);
-    if (view->median && wefti_page_is_oversubscribed(view->median)) {
-        fputs("<p>The ranks had no cores of their own and took turns: how long "
-              "an action took depends on what else ran just then. These costs, "
-              "and what is planned and advised with them, are those of this "
-              "crowd.</p>\n",
-              file);
-    }
-}
+static const wefti_fact of_candidate[] = {
+    OPTION_AS(CHARS, name, "schedule"),
+    OPTION(INT, chunks),
+    OPTION(INT, microbatches),
+    OPTION(BOOL, overlap),
+    OPTION(BOOL, possible),
+    OPTION_AS(REAL, makespan, "makespan_ms"),
+    OPTION(REAL, idle_ratio),
+    OPTION(REAL, bubble_ratio),
+    OPTION(REAL, imbalance_ratio),
+    OPTION(REAL, activations),
+    OPTION(INT, param_copies),
+    OPTION(UINT, messages),
+    OPTION(CHARS, why),
+    {0}};
 
-/* ---- rank by rank ---------------------------------------------------------
+static const wefti_fact of_trial[] = {
+    WEFTI_FACT_AS(CHARS, wefti_trial, name, "schedule"),
+    TRIAL(INT, chunks),
+    TRIAL(BOOL, emulated),
+    TRIAL(REAL, step_ms),
+    WEFTI_FACT_AS(REAL, wefti_trial, least_ms, "step_ms_min"),
+    WEFTI_FACT_AS(REAL, wefti_trial, most_ms, "step_ms_max"),
+    {0}};
+
+/* ---- a timeline -----------------------------------------------------------
  */
 
-static void put_rank(FILE *file, const wefti_page_plan *plan, int rank)
+/* Begin, end, begin, ... of the actions that take a rank's time. */
+static void put_spans(wefti_json *json, const char *name,
+                      const wefti_actions *list,
+                      const weft_schedule_span *spans)
 {
-    const weft_schedule_rank *on_paper = &plan->planned.ranks[rank];
-    const weft_schedule_rank *ran = &plan->measured.ranks[rank];
-    size_t deferred, waiting;
-    wefti_page_plan_deferred(plan->schedule, rank, &deferred, &waiting);
-    fprintf(file,
-            "<tr><td>%d</td><td>%.4g</td><td>%.4g</td><td>%.4g</td><td>%.4g"
-            "</td><td>%.4g</td><td>%.4g</td><td>%zu</td><td>%zu</td></tr>\n",
-            rank, on_paper->busy, ran->busy, on_paper->bubble, ran->bubble,
-            on_paper->activations, ran->activations, deferred, waiting);
+    wefti_json_array_open(json, name);
+    for (size_t k = 0; k < list->count; k++) {
+        if (wefti_draw_has_box(&list->items[k])) {
+            wefti_json_real(json, NULL, spans[k].begin);
+            wefti_json_real(json, NULL, spans[k].end);
+        }
+    }
+    wefti_json_array_close(json);
 }
 
-static void put_ranks(FILE *file, const wefti_page_plan *plan)
+/* What each began as late for: "" or "forward of rank 1". */
+static void put_waits(wefti_json *json, const char *name,
+                      const wefti_actions *list,
+                      const weft_schedule_span *spans)
 {
-    int count = plan->planned.rank_count;
-    fputs("<div class=\"wide\"><table id=\"stages\"><tr><th>rank</th>"
-          "<th>busy planned</th><th>measured</th><th>bubble planned</th>"
-          "<th>measured</th><th>peak planned</th><th>measured</th>"
-          "<th>W put off</th><th>waiting at most</th></tr>\n",
-          file);
-    for (int rank = 0; rank < count && rank < RANKS_SHOWN; rank++) {
-        put_rank(file, plan, rank);
+    char text[64];
+    wefti_json_array_open(json, name);
+    for (size_t k = 0; k < list->count; k++) {
+        const weft_schedule_span *span = &spans[k];
+        if (!wefti_draw_has_box(&list->items[k])) {
+            continue;
+        }
+        const char *wait = span->wait == WEFT_WAIT_NONE
+                               ? ""
+                               : weft_schedule_wait_text(span->wait);
+        if (wait[0] && span->wait_rank >= 0) {
+            snprintf(text, sizeof(text), "%s of rank %d", wait,
+                     span->wait_rank);
+            wait = text;
+        }
+        wefti_json_text(json, NULL, wait);
     }
-    fputs("</table></div>\n", file);
-    if (count > RANKS_SHOWN) {
-        fprintf(file, "<p class=\"soft\">The first %d of %d ranks.</p>\n",
-                RANKS_SHOWN, count);
-    }
+    wefti_json_array_close(json);
 }
 
-/* ---- advice ---------------------------------------------------------------
+static void put_list(wefti_json *json, const wefti_actions *list)
+{
+    char text[WEFT_ACTION_TEXT_BYTES];
+    wefti_json_array_open(json, "actions");
+    for (size_t k = 0; k < list->count; k++) {
+        if (wefti_draw_has_box(&list->items[k])) {
+            weft_action_pack(&list->items[k], text);
+            wefti_json_text(json, NULL, text);
+        }
+    }
+    wefti_json_array_close(json);
+    wefti_json_array_open(json, "recipe"); /* 0: the generator has none */
+    for (size_t k = 0; k < list->count; k++) {
+        if (wefti_draw_has_box(&list->items[k])) {
+            wefti_json_int(json, NULL, list->items[k].step);
+        }
+    }
+    wefti_json_array_close(json);
+}
+
+/* [rank]; null where there are too many actions to be looked at. */
+static void put_timeline(wefti_json *json, const weft_schedule *schedule,
+                         const weft_schedule_run *planned,
+                         const weft_schedule_run *ran)
+{
+    size_t actions = 0;
+    for (int rank = 0; rank < schedule->ranks; rank++) {
+        actions += schedule->lists[rank].count;
+    }
+    if (actions > ACTIONS_DRAWN) {
+        wefti_json_null(json, "timeline");
+        return;
+    }
+    wefti_json_array_open(json, "timeline");
+    for (int rank = 0; rank < schedule->ranks; rank++) {
+        const wefti_actions *list = &schedule->lists[rank];
+        wefti_json_object_open(json, NULL);
+        put_list(json, list);
+        put_spans(json, "planned_ms", list, planned->ranks[rank].spans);
+        put_spans(json, "measured_ms", list, ran->ranks[rank].spans);
+        put_waits(json, "planned_waits", list, planned->ranks[rank].spans);
+        put_waits(json, "measured_waits", list, ran->ranks[rank].spans);
+        wefti_json_object_close(json);
+    }
+    wefti_json_array_close(json);
+}
+
+/* ---- planned and measured -------------------------------------------------
  */
 
-static void put_candidate(FILE *file, const weft_schedule_candidate *c)
+/* What a list puts off, rank by rank. */
+static void put_deferred(wefti_json *json, const weft_schedule *schedule,
+                         const char *name, bool is_waiting)
 {
-    fprintf(file, "<tr><td>%s%s</td>", c->name, c->overlap ? ", FB" : "");
-    if (isnan(c->makespan)) {
-        fprintf(file, "<td></td><td>%d</td>", c->microbatches);
-        fputs("<td></td><td></td><td></td><td></td><td></td><td></td>", file);
-    } else {
-        fprintf(file,
-                "<td>%d</td><td>%d</td><td>%.4g</td><td>%.1f%%</td><td>%.1f%%"
-                "</td><td>%.4g</td><td>%d</td><td>%zu</td>",
-                c->chunks, c->microbatches, c->makespan, 100 * c->bubble_ratio,
-                100 * c->imbalance_ratio, c->activations, c->param_copies,
-                c->messages);
+    wefti_json_array_open(json, name);
+    for (int rank = 0; rank < schedule->ranks; rank++) {
+        size_t deferred, waiting;
+        wefti_page_plan_deferred(schedule, rank, &deferred, &waiting);
+        wefti_json_uint(json, NULL, is_waiting ? waiting : deferred);
     }
-    fputs("<td class=\"left\">", file);
-    wefti_page_text(file, c->why);
-    fputs("</td></tr>\n", file);
+    wefti_json_array_close(json);
 }
 
-static void put_advice(FILE *file, const wefti_page_plan *plan,
-                       const wefti_trials *trials)
+static void put_runs(wefti_json *json, const weft_schedule *schedule,
+                     const weft_schedule_run *planned,
+                     const weft_schedule_run *ran)
+{
+    wefti_facts_object(json, "planned", of_run, planned);
+    wefti_facts_object(json, "measured", of_run, ran);
+    put_deferred(json, schedule, "deferred", false);
+    put_deferred(json, schedule, "waiting", true);
+    wefti_json_array_open(json, "ranks");
+    for (int rank = 0; rank < planned->rank_count; rank++) {
+        wefti_json_object_open(json, NULL);
+        wefti_facts_object(json, "planned", of_rank, &planned->ranks[rank]);
+        wefti_facts_object(json, "measured", of_rank, &ran->ranks[rank]);
+        wefti_json_object_close(json);
+    }
+    wefti_json_array_close(json);
+    put_timeline(json, schedule, planned, ran);
+}
+
+static void put_advice(wefti_json *json, const wefti_page_plan *plan)
 {
     const weft_advice *advice = &plan->advice->found;
-    fputs("<h3>Which schedule</h3>\n<p>On paper, ", file);
-    wefti_page_text(file, advice->reason);
-    fputs(".</p>\n", file);
-    if (trials && trials->chosen) {
-        fputs("<p>Schedule auto had the same advice, tried what it says, and "
-              "chose ",
-              file);
-        wefti_page_text(file, trials->reason);
-        fputs(".</p>\n", file);
-    }
-    if (advice->warning[0]) {
-        fputs("<ul class=\"warn\"><li>", file);
-        wefti_page_text(file, advice->warning);
-        fputs(".</li></ul>\n", file);
-    }
-    fputs("<div class=\"wide\"><table id=\"advice\"><tr><th>schedule</th>"
-          "<th>V</th><th>m</th><th>step, "
-          "ms</th><th>bubble</th><th>imbalance</th><th>activations</th>"
-          "<th>copies</th><th>messages</th><th class=\"left\"></th></tr>\n",
-          file);
+    bool any = advice->count > 0 && advice->candidates[0].possible;
+    wefti_facts_object(json, "best", of_candidate,
+                       any ? &advice->candidates[0] : NULL);
+    wefti_json_array_open(json, "candidates");
     for (size_t k = 0; k < advice->count; k++) {
-        put_candidate(file, &advice->candidates[k]);
+        wefti_facts_object(json, NULL, of_candidate, &advice->candidates[k]);
     }
-    fprintf(file,
-            "</table></div>\n<p class=\"soft\">Simulated, all with the same "
-            "costs of a layer and of the model's ends, as they were in %s; "
-            "times in ms, "
-            "activations and memory in micro-batches as they are, with m = "
-            "%d, through all layers of a rank. To ask again, with other "
-            "numbers:</p>\n<pre class=\"command\" id=\"command\">",
-            plan->advice == &plan->own ? "the step above"
-                                       : "1f1b's first steps, before the run",
-            plan->advice->microbatches);
-    wefti_page_text(file, plan->advice->command);
-    fputs("</pre>\n", file);
+    wefti_json_array_close(json);
+    wefti_json_bool(json, "advice_of_this_step", plan->advice == &plan->own);
+    wefti_json_int(json, "microbatches", plan->advice->microbatches);
+    wefti_json_text(json, "advice", advice->reason);
+    wefti_json_text(json, "warning",
+                    advice->warning[0] ? advice->warning : NULL);
+    wefti_json_text(json, "command", plan->advice->command);
 }
 
-/* Where all of it fits, small but whole, and larger for reading; else with a
- * scroll bar. */
-static void put_sizes(FILE *file, const char *picture)
+static void put_plan(wefti_json *json, const wefti_page_plan *plan)
 {
-    const double fits = 2600; /* pixels that may become a page's 1000 */
-    const char *width = strstr(picture, "width=\"");
-    if (width && strtod(width + 7, NULL) <= fits) {
-        fprintf(file,
-                "<div class=\"paper whole\">\n%s</div>\n<details><summary>"
-                "The same, larger</summary>\n",
-                picture);
-        fprintf(file, "<div class=\"paper\">\n%s</div></details>\n", picture);
-    } else {
-        fprintf(file, "<div class=\"paper\">\n%s</div>\n", picture);
-    }
-}
-
-weft_status wefti_page_put_lines(FILE *file, const weft_schedule *schedule,
-                                 const weft_schedule_run *planned,
-                                 const weft_schedule_run *ran)
-{
-    char *text = NULL;
-    size_t bytes = 0;
-    weft_schedule_info info = {.size_bytes = sizeof(info)};
-    weft_status status = weft_schedule_get_info(schedule, &info);
-    if (status != WEFT_OK) {
-        return status;
-    }
-    if (info.actions > ACTIONS_DRAWN) {
-        fprintf(file, "<p>%zu actions are too many to draw.</p>\n",
-                info.actions);
-        return WEFT_OK;
-    }
-    FILE *memory = open_memstream(&text, &bytes);
-    if (!memory) {
-        return wefti_error(WEFT_ERR_NO_MEMORY,
-                           "--report: a schedule's picture");
-    }
-    status = weft_schedule_draw_svg(schedule, planned, ran, NULL, "ms", memory);
-    if (fclose(memory) != 0 && status == WEFT_OK) {
-        status =
-            wefti_error(WEFT_ERR_NO_MEMORY, "--report: a schedule's picture");
-    }
-    if (status == WEFT_OK) {
-        put_sizes(file, text);
-    }
-    free(text);
-    return status;
-}
-
-weft_status wefti_page_put_schedule(const wefti_page_view *view)
-{
-    const wefti_page_plan *plan = &view->page->plan;
-    FILE *file = view->file;
     if (!plan->schedule) {
-        return WEFT_OK;
+        wefti_json_null(json, "schedule");
+        return;
     }
-    fputs("<section><h2>Pipeline</h2>\n", file);
-    put_step(view);
-    weft_status status = wefti_page_put_lines(file, plan->schedule,
-                                              &plan->planned, &plan->measured);
-    put_ranks(file, plan);
-    put_advice(file, plan, view->page->trials);
-    fputs("</section>\n", file);
-    return status;
+    wefti_json_object_open(json, "schedule");
+    wefti_json_uint(json, "step", plan->step);
+    wefti_facts_fields(json, of_cost, &plan->cost);
+    wefti_json_bool(json, "split_known", plan->found.split_known);
+    wefti_json_real(json, "imbalance_ms", plan->imbalance);
+    put_runs(json, plan->schedule, &plan->planned, &plan->measured);
+    put_advice(json, plan);
+    wefti_json_object_close(json);
+}
+
+/* ---- trials ---------------------------------------------------------------
+ */
+
+/* What the costs of 1f1b predicted the others with. */
+static void put_basis(wefti_json *json, const wefti_trials *trials)
+{
+    bool emulated = trials->count > 1 && trials->items[1].emulated;
+    const wefti_pipe_basis *basis =
+        emulated ? &trials->emulated : &trials->real;
+    wefti_json_object_open(json, "trial_costs");
+    wefti_json_bool(json, "emulated", emulated);
+    wefti_json_int(json, "rounds", WEFTI_TRIAL_ROUNDS);
+    wefti_facts_object(json, "layer", of_stage, &basis->layer.layer);
+    wefti_facts_object(json, "first", of_stage, &basis->layer.first);
+    wefti_facts_object(json, "last", of_stage, &basis->layer.last);
+    wefti_json_real(json, "p2p_ms", basis->p2p);
+    wefti_json_object_close(json);
+}
+
+static void put_trials(wefti_json *json, const wefti_trials *trials)
+{
+    wefti_json_array_open(json, "trials");
+    for (size_t k = 0; trials && k < trials->count; k++) {
+        const wefti_trial *trial = &trials->items[k];
+        wefti_json_object_open(json, NULL);
+        wefti_facts_fields(json, of_trial, trial);
+        wefti_json_bool(json, "chosen", trial == trials->chosen);
+        wefti_json_real(json, "difference", wefti_trial_error(trial));
+        put_runs(json, trial->schedule, &trial->planned,
+                 &trial->runs[trial->median]);
+        wefti_json_object_close(json);
+    }
+    wefti_json_array_close(json);
+    if (trials && trials->count > 0) {
+        put_basis(json, trials);
+    } else {
+        wefti_json_null(json, "trial_costs");
+    }
+}
+
+/* What auto chose; its advice is under schedule. */
+static void put_auto(wefti_json *json, const wefti_trials *trials)
+{
+    if (!trials || !trials->chosen) {
+        wefti_json_null(json, "auto");
+        return;
+    }
+    wefti_json_object_open(json, "auto");
+    wefti_json_text(json, "schedule", trials->chosen->name);
+    wefti_json_int(json, "chunks", trials->chosen->chunks);
+    wefti_json_text(json, "reason", trials->reason);
+    wefti_json_text(json, "advice", trials->advice.found.reason);
+    wefti_json_object_close(json);
+}
+
+void wefti_page_put_schedules(wefti_json *json, const wefti_page *page)
+{
+    put_plan(json, &page->plan);
+    put_trials(json, page->trials);
+    put_auto(json, page->trials);
 }

@@ -6,25 +6,16 @@
 #include "trainer/report/summary.h"
 
 #include "base/error.h"
-#include "base/json.h"
 #include "base/output.h"
 #include "base/settings.h"
 #include "trainer/data/ngram.h"
 #include "trainer/numbers.h"
+#include "trainer/report/facts.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* The median step's terms, the classes taken together, and what is counted
- * over all that are kept. */
-typedef struct breakdown {
-    double step_ms, compute_ms, exposed_ms, bubble_ms, skew_ms, idle_ms;
-    double tokens_per_s;
-    double fastest_ms, slowest_ms;   /* steps */
-    double overlap_ratio, cpu_share; /* medians of their own */
-} breakdown;
 
 void wefti_summary_init(wefti_summary *summary)
 {
@@ -124,11 +115,6 @@ static double cpu_share_of(const wefti_metrics_step *step)
     return step->cpu_share;
 }
 
-double wefti_summary_hidden(const wefti_summary *summary)
-{
-    return median_of(summary, overlap_ratio_of);
-}
-
 static int by_step_ms(const void *a, const void *b)
 {
     double left = (*(const wefti_metrics_step *const *)a)->step_ms;
@@ -158,7 +144,7 @@ const wefti_metrics_step *wefti_summary_median(const wefti_summary *summary)
     return count > 0 ? sorted[(count - 1) / 2] : NULL;
 }
 
-static breakdown break_down(const wefti_summary *summary)
+wefti_breakdown wefti_summary_break_down(const wefti_summary *summary)
 {
     const wefti_metrics_step *sorted[WEFTI_SUMMARY_STEPS];
     wefti_metrics_step none;
@@ -167,22 +153,21 @@ static breakdown break_down(const wefti_summary *summary)
     size_t count = sort_steps(summary, sorted);
     const size_t last = count > 0 ? count - 1 : 0;
     const wefti_metrics_step *median = sorted[last / 2];
-    return (breakdown){.step_ms = median->step_ms,
-                       .compute_ms = median->compute_ms,
-                       .exposed_ms = count > 0 ? wefti_summary_exposed(median)
-                                               : (double)NAN,
-                       .bubble_ms = median->bubble_ms,
-                       .skew_ms = median->skew_ms,
-                       .idle_ms = median->idle_ms,
-                       .tokens_per_s = median->tokens_per_s,
-                       .fastest_ms = sorted[0]->step_ms,
-                       .slowest_ms = sorted[last]->step_ms,
-                       .overlap_ratio = wefti_summary_hidden(summary),
-                       .cpu_share = median_of(summary, cpu_share_of)};
+    return (wefti_breakdown){
+        .tokens_per_s = median->tokens_per_s,
+        .step_ms = median->step_ms,
+        .compute_ms = median->compute_ms,
+        .exposed_ms = count > 0 ? wefti_summary_exposed(median) : (double)NAN,
+        .bubble_ms = median->bubble_ms,
+        .skew_ms = median->skew_ms,
+        .idle_ms = median->idle_ms,
+        .fastest_step_ms = sorted[0]->step_ms,
+        .slowest_step_ms = sorted[last]->step_ms,
+        .overlap_ratio = median_of(summary, overlap_ratio_of),
+        .cpu_share = median_of(summary, cpu_share_of)};
 }
 
-/* Emulated links are named wherever figures are. */
-static double emulated_gbps(void)
+double wefti_summary_emulated_gbps(void)
 {
     double gbps;
     return wefti_setting_real(WEFTI_SETTING_EMULATE_GBPS, &gbps) == WEFT_OK
@@ -199,7 +184,7 @@ static void print_loss(FILE *file, const char *name, double loss)
 
 static void print_steps(const wefti_summary *summary, FILE *file)
 {
-    breakdown parts = break_down(summary);
+    wefti_breakdown parts = wefti_summary_break_down(summary);
     size_t counted = summary->step_count < WEFTI_SUMMARY_STEPS
                          ? summary->step_count
                          : WEFTI_SUMMARY_STEPS;
@@ -211,7 +196,7 @@ static void print_steps(const wefti_summary *summary, FILE *file)
             "ms)\n",
             "step", parts.step_ms, parts.compute_ms, parts.exposed_ms,
             parts.bubble_ms, parts.skew_ms, parts.idle_ms, counted,
-            parts.fastest_ms, parts.slowest_ms);
+            parts.fastest_step_ms, parts.slowest_step_ms);
     if (isnan(parts.overlap_ratio)) {
         fprintf(file, "%-18s     n/a\n", "O");
     } else {
@@ -243,68 +228,11 @@ void wefti_summary_print(const wefti_summary *summary, FILE *file)
     if (summary->measured) {
         wefti_measure_print(summary->measured, file);
     }
-    if (emulated_gbps() > 0) {
+    double gbps = wefti_summary_emulated_gbps();
+    if (gbps > 0) {
         fprintf(file, "%-18s links limited to %g GB/s by WEFT_EMULATE_GBPS\n",
-                "emulated", emulated_gbps());
+                "emulated", gbps);
     }
-}
-
-static void write_measured(const wefti_measure_result *result, wefti_json *json)
-{
-    static const char *const names[WEFTI_MEASURE_KINDS] = {
-        "overlapped_ms", "compute_ms", "serial_ms", "transfers_ms"};
-    wefti_json_object_open(json, "measured");
-    for (int kind = 0; kind < WEFTI_MEASURE_KINDS; kind++) {
-        const wefti_measure_times *times = &result->times[kind];
-        wefti_json_object_open(json, names[kind]);
-        wefti_json_real(json, "median", times->median_ms);
-        wefti_json_real(json, "min", times->min_ms);
-        wefti_json_real(json, "max", times->max_ms);
-        wefti_json_real(json, "spread", times->spread_ms);
-        wefti_json_object_close(json);
-    }
-    wefti_json_uint(json, "steps", result->steps);
-    wefti_json_real(json, "overlap_ratio", result->overlap_ratio);
-    wefti_json_real(json, "hiding_ratio", result->hiding_ratio);
-    wefti_json_real(json, "s_C", result->s_C);
-    wefti_json_real(json, "s_M", result->s_M);
-    wefti_json_real(json, "cpu_share", result->cpu_share);
-    wefti_json_real(json, "wakeups", result->wakeups);
-    wefti_json_real(json, "wakeups_per_MiB", result->wakeups_per_mib);
-    wefti_json_real(json, "preemptions", result->preemptions);
-    wefti_json_real(json, "progress_ms", result->progress_ms);
-    wefti_json_object_close(json);
-}
-
-static void write_all(const wefti_summary *summary, wefti_json *json)
-{
-    breakdown parts = break_down(summary);
-    wefti_json_object_open(json, NULL);
-    wefti_json_int(json, "ranks", summary->nranks);
-    wefti_json_uint(json, "parameters", summary->parameters);
-    wefti_json_uint(json, "step", summary->step);
-    wefti_json_real(json, "first_val_loss", summary->first_val_loss);
-    wefti_json_real(json, "val_loss", summary->val_loss);
-    wefti_json_real(json, "bigram_loss", summary->bigram_loss);
-    wefti_json_real(json, "fourgram_loss", summary->fourgram_loss);
-    wefti_json_text(json, "generated", summary->generated);
-    wefti_json_real(json, "tokens_per_s", parts.tokens_per_s);
-    wefti_json_real(json, "step_ms", parts.step_ms);
-    wefti_json_real(json, "compute_ms", parts.compute_ms);
-    wefti_json_real(json, "exposed_ms", parts.exposed_ms);
-    wefti_json_real(json, "bubble_ms", parts.bubble_ms);
-    wefti_json_real(json, "skew_ms", parts.skew_ms);
-    wefti_json_real(json, "idle_ms", parts.idle_ms);
-    wefti_json_real(json, "fastest_step_ms", parts.fastest_ms);
-    wefti_json_real(json, "slowest_step_ms", parts.slowest_ms);
-    wefti_json_real(json, "overlap_ratio", parts.overlap_ratio);
-    wefti_json_real(json, "cpu_share", parts.cpu_share);
-    wefti_json_uint(json, "dropped", summary->dropped);
-    wefti_json_real(json, "emulated_gbps", emulated_gbps());
-    if (summary->measured) {
-        write_measured(summary->measured, json);
-    }
-    wefti_json_object_close(json);
 }
 
 weft_status wefti_summary_try(const char *path)
@@ -321,6 +249,6 @@ weft_status wefti_summary_write(const wefti_summary *summary, const char *path)
         return status;
     }
     wefti_json_init(&json, out.file);
-    write_all(summary, &json);
+    wefti_facts_summary(&json, NULL, summary);
     return wefti_output_end(&out, wefti_json_fini(&json));
 }

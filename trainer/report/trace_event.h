@@ -7,6 +7,7 @@
 #define TRAINER_REPORT_TRACE_EVENT_H
 
 #include "base/json.h"
+#include "base/output.h"
 #include "trainer/report/trace.h"
 
 enum { WEFTI_TRACE_LABEL_BYTES = 28 };
@@ -25,8 +26,7 @@ typedef struct wefti_packed_event {
 
 /* A file that takes the place of path when it is whole. */
 typedef struct wefti_trace_file {
-    char *path, *fresh;
-    FILE *file;
+    wefti_output output;
     wefti_json json;
 } wefti_trace_file;
 

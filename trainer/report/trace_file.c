@@ -7,11 +7,7 @@
  */
 #include "trainer/report/trace_event.h"
 
-#include "base/error.h"
-
 #include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 /* Tracks: step, then span, transfer and wait of each class. */
 enum {
@@ -208,24 +204,11 @@ void wefti_trace_file_rank(wefti_trace_file *out, int rank,
 
 weft_status wefti_trace_file_open(wefti_trace_file *out, const char *path)
 {
-    size_t bytes = strlen(path) + 8;
-    *out = (wefti_trace_file){.path = strdup(path), .fresh = malloc(bytes)};
-    if (!out->path || !out->fresh) {
-        free(out->path);
-        free(out->fresh);
-        *out = (wefti_trace_file){0};
-        return wefti_error(WEFT_ERR_NO_MEMORY, "%s", path);
-    }
-    snprintf(out->fresh, bytes, "%s.new", path);
-    out->file = fopen(out->fresh, "we");
-    if (!out->file) {
-        weft_status status = wefti_error_system("--report: %s", out->fresh);
-        free(out->path);
-        free(out->fresh);
-        *out = (wefti_trace_file){0};
+    weft_status status = wefti_output_open(&out->output, "--report", path);
+    if (status != WEFT_OK) {
         return status;
     }
-    wefti_json_init(&out->json, out->file);
+    wefti_json_init(&out->json, out->output.file);
     wefti_json_object_open(&out->json, NULL);
     wefti_json_text(&out->json, "displayTimeUnit", "ms");
     wefti_json_array_open(&out->json, "traceEvents");
@@ -235,7 +218,7 @@ weft_status wefti_trace_file_open(wefti_trace_file *out, const char *path)
 weft_status wefti_trace_file_close(wefti_trace_file *out,
                                    const wefti_trace *trace, weft_status status)
 {
-    if (!out->file) {
+    if (!out->output.file) {
         return status;
     }
     wefti_json_array_close(&out->json);
@@ -247,18 +230,5 @@ weft_status wefti_trace_file_close(wefti_trace_file *out,
     wefti_json_object_close(&out->json);
     wefti_json_object_close(&out->json);
     weft_status written = wefti_json_fini(&out->json);
-    if (fclose(out->file) != 0 && written == WEFT_OK) {
-        written = wefti_error_system("--report: %s", out->fresh);
-    }
-    status = status == WEFT_OK ? written : status;
-    if (status == WEFT_OK && rename(out->fresh, out->path) != 0) {
-        status = wefti_error_system("--report: %s", out->path);
-    }
-    if (status != WEFT_OK) {
-        (void)unlink(out->fresh);
-    }
-    free(out->path);
-    free(out->fresh);
-    *out = (wefti_trace_file){0};
-    return status;
+    return wefti_output_end(&out->output, status == WEFT_OK ? written : status);
 }

@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * trainer/report/facts.c - tables of fields, and what writes them.
+ */
+#include "trainer/report/facts.h"
+
+/* ---- a field --------------------------------------------------------------
+ */
+
+static void put_classes(wefti_json *json, const char *name, const double *ms)
+{
+    wefti_json_object_open(json, name);
+    for (int c = WEFT_CLASS_COMPUTE + 1; c < WEFT_CLASS_COUNT; c++) {
+        wefti_json_real(json, weft_class_text((weft_class)c), ms[c]);
+    }
+    wefti_json_object_close(json);
+}
+
+static void put_fact(wefti_json *json, const wefti_fact *fact, const void *from)
+{
+    const void *field = (const char *)from + fact->offset;
+    switch (fact->kind) {
+    case WEFTI_FACT_REAL:
+        wefti_json_real(json, fact->name, *(const double *)field);
+        break;
+    case WEFTI_FACT_UINT:
+        wefti_json_uint(json, fact->name, *(const uint64_t *)field);
+        break;
+    case WEFTI_FACT_INT:
+        wefti_json_int(json, fact->name, *(const int *)field);
+        break;
+    case WEFTI_FACT_BOOL:
+        wefti_json_bool(json, fact->name, *(const bool *)field);
+        break;
+    case WEFTI_FACT_CHARS:
+        wefti_json_text(json, fact->name, field);
+        break;
+    case WEFTI_FACT_CLASSES:
+        put_classes(json, fact->name, field);
+        break;
+    }
+}
+
+void wefti_facts_fields(wefti_json *json, const wefti_fact *table,
+                        const void *from)
+{
+    for (; table->name; table++) {
+        put_fact(json, table, from);
+    }
+}
+
+void wefti_facts_object(wefti_json *json, const char *name,
+                        const wefti_fact *table, const void *from)
+{
+    if (!from) {
+        wefti_json_null(json, name);
+        return;
+    }
+    wefti_json_object_open(json, name);
+    wefti_facts_fields(json, table, from);
+    wefti_json_object_close(json);
+}
+
+/* ---- a step ---------------------------------------------------------------
+ */
+
+#define STEP(kind, field) WEFTI_FACT(kind, wefti_metrics_step, field)
+
+const wefti_fact wefti_facts_of_step[] = {STEP(UINT, step),
+                                          STEP(REAL, loss),
+                                          STEP(REAL, val_loss),
+                                          STEP(REAL, grad_norm),
+                                          STEP(REAL, lr),
+                                          STEP(REAL, tokens_per_s),
+                                          STEP(REAL, step_ms),
+                                          STEP(REAL, step_ms_max),
+                                          STEP(REAL, compute_ms),
+                                          STEP(REAL, compute_ms_max),
+                                          STEP(CLASSES, exposed_ms),
+                                          STEP(REAL, bubble_ms),
+                                          STEP(REAL, bubble_ms_max),
+                                          STEP(REAL, skew_ms),
+                                          STEP(REAL, idle_ms),
+                                          STEP(REAL, checkpoint_ms),
+                                          STEP(REAL, checkpoint_wait_ms),
+                                          STEP(REAL, overlap_ratio),
+                                          STEP(REAL, bubble_ratio),
+                                          STEP(REAL, cpu_share),
+                                          STEP(UINT, wakeups),
+                                          STEP(UINT, preemptions),
+                                          STEP(REAL, progress_ms),
+                                          STEP(REAL, mfu),
+                                          STEP(UINT, memory_bytes),
+                                          STEP(UINT, dropped),
+                                          STEP(REAL, hiding_ratio),
+                                          STEP(REAL, s_C),
+                                          STEP(REAL, s_M),
+                                          STEP(REAL, bubble_planned_ms),
+                                          {0}};
+
+/* ---- a run ----------------------------------------------------------------
+ */
+
+#define SUMMARY(kind, field)   WEFTI_FACT(kind, wefti_summary, field)
+#define BREAKDOWN(kind, field) WEFTI_FACT(kind, wefti_breakdown, field)
+#define TIMES(field, name)     WEFTI_FACT_AS(REAL, wefti_measure_times, field, name)
+#define MEASURED(kind, field)  WEFTI_FACT(kind, wefti_measure_result, field)
+
+static const wefti_fact of_summary[] = {
+    WEFTI_FACT_AS(INT, wefti_summary, nranks, "ranks"),
+    SUMMARY(UINT, parameters),
+    SUMMARY(UINT, step),
+    SUMMARY(REAL, first_val_loss),
+    SUMMARY(REAL, val_loss),
+    SUMMARY(REAL, bigram_loss),
+    SUMMARY(REAL, fourgram_loss),
+    SUMMARY(CHARS, generated),
+    {0}};
+
+static const wefti_fact of_breakdown[] = {
+    BREAKDOWN(REAL, tokens_per_s),    BREAKDOWN(REAL, step_ms),
+    BREAKDOWN(REAL, compute_ms),      BREAKDOWN(REAL, exposed_ms),
+    BREAKDOWN(REAL, bubble_ms),       BREAKDOWN(REAL, skew_ms),
+    BREAKDOWN(REAL, idle_ms),         BREAKDOWN(REAL, fastest_step_ms),
+    BREAKDOWN(REAL, slowest_step_ms), BREAKDOWN(REAL, overlap_ratio),
+    BREAKDOWN(REAL, cpu_share),       {0}};
+
+static const wefti_fact of_times[] = {TIMES(median_ms, "median"),
+                                      TIMES(min_ms, "min"),
+                                      TIMES(max_ms, "max"),
+                                      TIMES(spread_ms, "spread"),
+                                      {0}};
+
+static const wefti_fact of_measured[] = {
+    MEASURED(UINT, steps),
+    MEASURED(REAL, overlap_ratio),
+    MEASURED(REAL, hiding_ratio),
+    MEASURED(REAL, s_C),
+    MEASURED(REAL, s_M),
+    MEASURED(REAL, cpu_share),
+    MEASURED(REAL, wakeups),
+    WEFTI_FACT_AS(REAL, wefti_measure_result, wakeups_per_mib,
+                  "wakeups_per_MiB"),
+    MEASURED(REAL, preemptions),
+    MEASURED(REAL, progress_ms),
+    {0}};
+
+static void put_measured(wefti_json *json, const wefti_measure_result *result)
+{
+    static const char *const names[WEFTI_MEASURE_KINDS] = {
+        "overlapped_ms", "compute_ms", "serial_ms", "transfers_ms"};
+    wefti_json_object_open(json, "measured");
+    for (int kind = 0; kind < WEFTI_MEASURE_KINDS; kind++) {
+        wefti_facts_object(json, names[kind], of_times, &result->times[kind]);
+    }
+    wefti_facts_fields(json, of_measured, result);
+    wefti_json_object_close(json);
+}
+
+void wefti_facts_summary(wefti_json *json, const char *name,
+                         const wefti_summary *summary)
+{
+    wefti_breakdown parts = wefti_summary_break_down(summary);
+    wefti_json_object_open(json, name);
+    wefti_facts_fields(json, of_summary, summary);
+    wefti_facts_fields(json, of_breakdown, &parts);
+    wefti_json_uint(json, "dropped", summary->dropped);
+    wefti_json_real(json, "emulated_gbps", wefti_summary_emulated_gbps());
+    if (summary->measured) {
+        put_measured(json, summary->measured);
+    }
+    wefti_json_object_close(json);
+}

@@ -338,9 +338,9 @@ class Report(unittest.TestCase):
         self.assertIn("Step %d, the median one" % found["step"], tags.text)
         self.assertIn("On paper, %s." % found["advice"], tags.text)
         # Each action is a box in both runs, and a row below them.
-        actions = [(str(rank), action)
+        actions = [(str(rank), one["action"])
                    for rank, own in enumerate(found["timeline"])
-                   for action in own["actions"]]
+                   for one in own]
         self.assertEqual([tuple(row[:2]) for row in tags.cells["actions"][1:]],
                          actions)
         for action in {action for _, action in actions}:

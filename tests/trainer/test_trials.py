@@ -98,7 +98,7 @@ class Trials(unittest.TestCase):
         self.assertEqual(re.match(r"\d+", cells[10]).group(),
                          str(sum(trial["deferred"])))
         self.assertEqual(len(page.cells["trial%d" % number]) - 1, sum(
-            len(rank["actions"]) for rank in trial["timeline"]))
+            len(rank) for rank in trial["timeline"]))
 
     def check_choice(self, said, page, data, chosen):
         """1f1b, unless what was chosen was quicker by more than chance."""

@@ -8,7 +8,7 @@
 #include "trainer/report/metrics.h"
 
 #include "base/error.h"
-#include "trainer/report/facts.h"
+#include "trainer/report/run_facts.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -184,7 +184,7 @@ function partsOf(action) {
 
 /* Later stages of a rank are paler. */
 function tintsOf(rank) {
-    const stages = new Set(rank.actions.flatMap(partsOf).map(
+    const stages = new Set(rank.flatMap((one) => partsOf(one.action)).map(
         (part) => part.stage));
     const sorted = Array.from(stages).sort((a, b) => a - b);
     return (stage) => sorted.length < 2 ? 1
@@ -198,16 +198,15 @@ function clipSpan(begin, end, view) {
         width: (to - from) * view.scale};
 }
 
-function drawAction(rank, way, k, tint, view, y) {
-    const begin = rank[way + "_ms"][2 * k], end = rank[way + "_ms"][2 * k + 1];
+function drawAction(one, way, tint, view, y) {
+    const [begin, end, wait] = one[way + "_ms"];
     const at = clipSpan(begin, end, view);
     if (at === null) {
         return null;
     }
-    const parts = partsOf(rank.actions[k]);
+    const parts = partsOf(one.action);
     const height = view.row / parts.length;
-    const wait = rank[way + "_waits"][k];
-    return svg("g", {}, svg("title", {}, rank.actions[k] + ": " + short(begin) +
+    return svg("g", {}, svg("title", {}, one.action + ": " + short(begin) +
         " to " + short(end) + " ms" + (wait ? ", waited for: " + wait : "")),
     parts.map((part, p) => [
         svg("rect", {x: at.x.toFixed(2), y: y + p * height,
@@ -221,21 +220,20 @@ function drawAction(rank, way, k, tint, view, y) {
 
 /* Which step of the generator's recipe a stretch of the row is in. */
 function drawRecipe(rank, way, view, y) {
-    const times = rank[way + "_ms"];
     const drawn = [];
-    for (let k = 0, next; k < rank.recipe.length; k = next) {
-        for (next = k + 1; rank.recipe[next] === rank.recipe[k];) {
-            next++;
-        }
-        const at = rank.recipe[k] > 0 &&
-            clipSpan(times[2 * k], times[2 * next - 1], view);
+    for (let k = 0, next; k < rank.length; k = next) {
+        const recipe = rank[k].recipe;
+        next = rank.findIndex((one, j) => j > k && one.recipe !== recipe);
+        next = next < 0 ? rank.length : next;
+        const at = recipe > 0 && clipSpan(rank[k][way + "_ms"][0],
+            rank[next - 1][way + "_ms"][1], view);
         if (at) {
             drawn.push(svg("path", {class: "axis", d: `M${at.x.toFixed(2)} ` +
                 `${y}v3h${at.width.toFixed(2)}v-3`}, svg("title", {},
-                "step " + rank.recipe[k])));
+                "step " + recipe)));
             drawn.push(at.width < 10 ? null : svg("text", {class: "label",
                 x: (at.x + at.width / 2).toFixed(2), y: y + 12},
-            String(rank.recipe[k])));
+            String(recipe)));
         }
     }
     return drawn;
@@ -243,7 +241,7 @@ function drawRecipe(rank, way, view, y) {
 
 /* A window of a run, rank below rank. */
 function drawWindow(run, way, view) {
-    const recipe = run.timeline.some((rank) => rank.recipe.some((k) => k > 0));
+    const recipe = run.timeline.flat().some((one) => one.recipe > 0);
     const pitch = view.row + 6 + (recipe ? 12 : 0);
     const bottom = run.timeline.length * pitch;
     return svg("svg", {viewBox: `0 0 1000 ${bottom + 24}`, role: "img",
@@ -256,7 +254,7 @@ function drawWindow(run, way, view) {
             svg("title", {}, `rank ${r}: busy ${short(own.busy_ms)}, bubble ` +
                 `${short(own.bubble_ms)} ms, holds ` +
                 `${short(own.peak_activation)} activations`)),
-        rank.actions.map((_, k) => drawAction(rank, way, k, tint, view, y)),
+        rank.map((one) => drawAction(one, way, tint, view, y)),
         recipe ? drawRecipe(rank, way, view, y + view.row + 1) : null];
     }),
     ticks(view.from, view.to).map((ms) => {
@@ -285,14 +283,12 @@ function timeline(id, run) {
     if (run.timeline === null) {
         return say("There are too many actions to draw.");
     }
-    const busiest = most(run.timeline.map((rank) => rank.actions.length));
+    const busiest = most(run.timeline.map((rank) => rank.length));
     const lines = Math.ceil(busiest * 30 / 924);
-    const ran = (rank, way, k) => [short(rank[way + "_ms"][2 * k]),
-        short(rank[way + "_ms"][2 * k + 1]), rank[way + "_waits"][k]];
-    const rows = () => run.timeline.flatMap((rank, r) => rank.actions.map(
-        (action, k) => [r, action, ...ran(rank, "planned", k),
-            ...ran(rank, "measured", k)]));
-    const count = run.timeline.reduce((n, rank) => n + rank.actions.length, 0);
+    const rows = () => run.timeline.flatMap((rank, r) => rank.map((one) =>
+        [r, one.action, ...[...one.planned_ms, ...one.measured_ms].map(
+            (cell) => typeof cell === "number" ? short(cell) : cell)]));
+    const count = run.timeline.reduce((n, rank) => n + rank.length, 0);
     return html("figure", {}, drawRuns(run, 1),
         key([["kF", "F forward"], ["kI", "I backward for inputs"],
             ["kW", "W backward for weights"], ["kB", "B full backward"],

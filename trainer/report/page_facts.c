@@ -7,7 +7,7 @@
 
 #include "base/settings.h"
 #include "trainer/config/config_key.h"
-#include "trainer/report/facts.h"
+#include "trainer/report/run_facts.h"
 #include "weft/version.h"
 
 #include <math.h>

@@ -7,7 +7,7 @@
 #include "trainer/report/page_facts.h"
 
 #include "overlap/schedule/draw.h"
-#include "trainer/report/facts.h"
+#include "trainer/report/run_facts.h"
 
 enum { ACTIONS_DRAWN = 20000 };
 
@@ -69,67 +69,49 @@ static const wefti_fact of_trial[] = {
 /* ---- a timeline -----------------------------------------------------------
  */
 
-/* Begin, end, begin, ... of the actions that take a rank's time. */
-static void put_spans(wefti_json *json, const char *name,
-                      const wefti_actions *list,
-                      const weft_schedule_span *spans)
+/* [begin, end, what it began as late for: "" or "forward of rank 1"]. */
+static void put_span(wefti_json *json, const char *name,
+                     const weft_schedule_span *span)
 {
-    wefti_json_array_open(json, name);
-    for (size_t k = 0; k < list->count; k++) {
-        if (wefti_draw_has_box(&list->items[k])) {
-            wefti_json_real(json, NULL, spans[k].begin);
-            wefti_json_real(json, NULL, spans[k].end);
-        }
-    }
-    wefti_json_array_close(json);
-}
-
-/* What each began as late for: "" or "forward of rank 1". */
-static void put_waits(wefti_json *json, const char *name,
-                      const wefti_actions *list,
-                      const weft_schedule_span *spans)
-{
-    char text[64];
-    wefti_json_array_open(json, name);
-    for (size_t k = 0; k < list->count; k++) {
-        const weft_schedule_span *span = &spans[k];
-        if (!wefti_draw_has_box(&list->items[k])) {
-            continue;
-        }
-        const char *wait = span->wait == WEFT_WAIT_NONE
-                               ? ""
-                               : weft_schedule_wait_text(span->wait);
-        if (wait[0] && span->wait_rank >= 0) {
-            snprintf(text, sizeof(text), "%s of rank %d", wait,
+    char wait[64] = "";
+    if (span->wait != WEFT_WAIT_NONE) {
+        const char *text = weft_schedule_wait_text(span->wait);
+        if (span->wait_rank >= 0) {
+            snprintf(wait, sizeof(wait), "%s of rank %d", text,
                      span->wait_rank);
-            wait = text;
+        } else {
+            snprintf(wait, sizeof(wait), "%s", text);
         }
-        wefti_json_text(json, NULL, wait);
     }
+    wefti_json_array_open(json, name);
+    wefti_json_real(json, NULL, span->begin);
+    wefti_json_real(json, NULL, span->end);
+    wefti_json_text(json, NULL, wait);
     wefti_json_array_close(json);
 }
 
-static void put_list(wefti_json *json, const wefti_actions *list)
+/* Those that take a rank's time. */
+static void put_actions(wefti_json *json, const wefti_actions *list,
+                        const weft_schedule_span *planned,
+                        const weft_schedule_span *ran)
 {
     char text[WEFT_ACTION_TEXT_BYTES];
-    wefti_json_array_open(json, "actions");
+    wefti_json_array_open(json, NULL);
     for (size_t k = 0; k < list->count; k++) {
         if (wefti_draw_has_box(&list->items[k])) {
             weft_action_pack(&list->items[k], text);
-            wefti_json_text(json, NULL, text);
-        }
-    }
-    wefti_json_array_close(json);
-    wefti_json_array_open(json, "recipe"); /* 0: the generator has none */
-    for (size_t k = 0; k < list->count; k++) {
-        if (wefti_draw_has_box(&list->items[k])) {
-            wefti_json_int(json, NULL, list->items[k].step);
+            wefti_json_object_open(json, NULL);
+            wefti_json_text(json, "action", text);
+            wefti_json_int(json, "recipe", list->items[k].step); /* 0: none */
+            put_span(json, "planned_ms", &planned[k]);
+            put_span(json, "measured_ms", &ran[k]);
+            wefti_json_object_close(json);
         }
     }
     wefti_json_array_close(json);
 }
 
-/* [rank]; null where there are too many actions to be looked at. */
+/* [rank][action]; null where there are too many actions to be looked at. */
 static void put_timeline(wefti_json *json, const weft_schedule *schedule,
                          const weft_schedule_run *planned,
                          const weft_schedule_run *ran)
@@ -144,14 +126,8 @@ static void put_timeline(wefti_json *json, const weft_schedule *schedule,
     }
     wefti_json_array_open(json, "timeline");
     for (int rank = 0; rank < schedule->ranks; rank++) {
-        const wefti_actions *list = &schedule->lists[rank];
-        wefti_json_object_open(json, NULL);
-        put_list(json, list);
-        put_spans(json, "planned_ms", list, planned->ranks[rank].spans);
-        put_spans(json, "measured_ms", list, ran->ranks[rank].spans);
-        put_waits(json, "planned_waits", list, planned->ranks[rank].spans);
-        put_waits(json, "measured_waits", list, ran->ranks[rank].spans);
-        wefti_json_object_close(json);
+        put_actions(json, &schedule->lists[rank], planned->ranks[rank].spans,
+                    ran->ranks[rank].spans);
     }
     wefti_json_array_close(json);
 }

@@ -10,7 +10,7 @@
 #include "base/settings.h"
 #include "trainer/data/ngram.h"
 #include "trainer/numbers.h"
-#include "trainer/report/facts.h"
+#include "trainer/report/run_facts.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -144,7 +144,7 @@ const wefti_metrics_step *wefti_summary_median(const wefti_summary *summary)
     return count > 0 ? sorted[(count - 1) / 2] : NULL;
 }
 
-wefti_breakdown wefti_summary_break_down(const wefti_summary *summary)
+wefti_summary_terms wefti_summary_sum_up(const wefti_summary *summary)
 {
     const wefti_metrics_step *sorted[WEFTI_SUMMARY_STEPS];
     wefti_metrics_step none;
@@ -153,7 +153,7 @@ wefti_breakdown wefti_summary_break_down(const wefti_summary *summary)
     size_t count = sort_steps(summary, sorted);
     const size_t last = count > 0 ? count - 1 : 0;
     const wefti_metrics_step *median = sorted[last / 2];
-    return (wefti_breakdown){
+    return (wefti_summary_terms){
         .tokens_per_s = median->tokens_per_s,
         .step_ms = median->step_ms,
         .compute_ms = median->compute_ms,
@@ -184,7 +184,7 @@ static void print_loss(FILE *file, const char *name, double loss)
 
 static void print_steps(const wefti_summary *summary, FILE *file)
 {
-    wefti_breakdown parts = wefti_summary_break_down(summary);
+    wefti_summary_terms parts = wefti_summary_sum_up(summary);
     size_t counted = summary->step_count < WEFTI_SUMMARY_STEPS
                          ? summary->step_count
                          : WEFTI_SUMMARY_STEPS;

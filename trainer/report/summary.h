@@ -39,12 +39,12 @@ typedef struct wefti_summary {
 
 /* The median step's terms, the classes taken together, and what is counted
  * over all steps that are kept; NAN: there is none. */
-typedef struct wefti_breakdown {
+typedef struct wefti_summary_terms {
     double tokens_per_s;
     double step_ms, compute_ms, exposed_ms, bubble_ms, skew_ms, idle_ms;
     double fastest_step_ms, slowest_step_ms;
     double overlap_ratio, cpu_share; /* medians of their own */
-} wefti_breakdown;
+} wefti_summary_terms;
 
 void wefti_summary_init(wefti_summary *summary);
 void wefti_summary_add(wefti_summary *summary, const wefti_metrics_step *step);
@@ -56,7 +56,7 @@ WEFT_NODISCARD weft_status wefti_summary_set_ngrams(wefti_summary *summary,
 /* Of the kept steps the median one by its time; NULL: there is none. */
 const wefti_metrics_step *wefti_summary_median(const wefti_summary *summary);
 
-wefti_breakdown wefti_summary_break_down(const wefti_summary *summary);
+wefti_summary_terms wefti_summary_sum_up(const wefti_summary *summary);
 
 /* All classes together. */
 double wefti_summary_exposed(const wefti_metrics_step *step);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * trainer/report/facts.c - tables of fields, and what writes them.
+ * trainer/report/run_facts.c - tables of fields, and what writes them.
  */
-#include "trainer/report/facts.h"
+#include "trainer/report/run_facts.h"
 
 /* ---- a field --------------------------------------------------------------
  */
@@ -101,10 +101,10 @@ const wefti_fact wefti_facts_of_step[] = {STEP(UINT, step),
 /* ---- a run ----------------------------------------------------------------
  */
 
-#define SUMMARY(kind, field)   WEFTI_FACT(kind, wefti_summary, field)
-#define BREAKDOWN(kind, field) WEFTI_FACT(kind, wefti_breakdown, field)
-#define TIMES(field, name)     WEFTI_FACT_AS(REAL, wefti_measure_times, field, name)
-#define MEASURED(kind, field)  WEFTI_FACT(kind, wefti_measure_result, field)
+#define SUMMARY(kind, field)  WEFTI_FACT(kind, wefti_summary, field)
+#define TERM(field)           WEFTI_FACT(REAL, wefti_summary_terms, field)
+#define TIMES(field, n)       WEFTI_FACT_AS(REAL, wefti_measure_times, field, n)
+#define MEASURED(kind, field) WEFTI_FACT(kind, wefti_measure_result, field)
 
 static const wefti_fact of_summary[] = {
     WEFTI_FACT_AS(INT, wefti_summary, nranks, "ranks"),
@@ -117,13 +117,11 @@ static const wefti_fact of_summary[] = {
     SUMMARY(CHARS, generated),
     {0}};
 
-static const wefti_fact of_breakdown[] = {
-    BREAKDOWN(REAL, tokens_per_s),    BREAKDOWN(REAL, step_ms),
-    BREAKDOWN(REAL, compute_ms),      BREAKDOWN(REAL, exposed_ms),
-    BREAKDOWN(REAL, bubble_ms),       BREAKDOWN(REAL, skew_ms),
-    BREAKDOWN(REAL, idle_ms),         BREAKDOWN(REAL, fastest_step_ms),
-    BREAKDOWN(REAL, slowest_step_ms), BREAKDOWN(REAL, overlap_ratio),
-    BREAKDOWN(REAL, cpu_share),       {0}};
+static const wefti_fact of_terms[] = {
+    TERM(tokens_per_s),  TERM(step_ms),         TERM(compute_ms),
+    TERM(exposed_ms),    TERM(bubble_ms),       TERM(skew_ms),
+    TERM(idle_ms),       TERM(fastest_step_ms), TERM(slowest_step_ms),
+    TERM(overlap_ratio), TERM(cpu_share),       {0}};
 
 static const wefti_fact of_times[] = {TIMES(median_ms, "median"),
                                       TIMES(min_ms, "min"),
@@ -160,10 +158,10 @@ static void put_measured(wefti_json *json, const wefti_measure_result *result)
 void wefti_facts_summary(wefti_json *json, const char *name,
                          const wefti_summary *summary)
 {
-    wefti_breakdown parts = wefti_summary_break_down(summary);
+    wefti_summary_terms parts = wefti_summary_sum_up(summary);
     wefti_json_object_open(json, name);
     wefti_facts_fields(json, of_summary, summary);
-    wefti_facts_fields(json, of_breakdown, &parts);
+    wefti_facts_fields(json, of_terms, &parts);
     wefti_json_uint(json, "dropped", summary->dropped);
     wefti_json_real(json, "emulated_gbps", wefti_summary_emulated_gbps());
     if (summary->measured) {

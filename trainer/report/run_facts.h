@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * trainer/report/facts.h - what was measured, as JSON. A line of --metrics,
+ * trainer/report/run_facts.h - what was measured, as JSON. A line of --metrics,
  * --json and the report's page have their facts from here, so that they agree
  * in names, order and digits.
  *
  * A struct is described once, by a table of its fields, and written from it.
  */
-#ifndef TRAINER_REPORT_FACTS_H
-#define TRAINER_REPORT_FACTS_H
+#ifndef TRAINER_REPORT_RUN_FACTS_H
+#define TRAINER_REPORT_RUN_FACTS_H
 
 #include "base/json.h"
 #include "trainer/report/summary.h"

@@ -5,20 +5,30 @@
 #ifndef TRAINER_GENERATE_H
 #define TRAINER_GENERATE_H
 
+#include "trainer/random.h"
 #include "trainer/replica.h"
 
 /*
  * prompt        what the text goes on from; borrowed; may be empty
- * temperature   > 0: below 1 likely bytes become likelier
+ * temperature   below 1 likely bytes become likelier; 0: only the likeliest
+ * top_k         so many of the likeliest bytes are drawn from; 0: all
+ * top_p         as few of the likeliest as have this share together; 1: all
  * seed          same seed, same text
  */
 typedef struct wefti_generate_config {
     const char *prompt;
     double temperature;
+    size_t top_k;
+    double top_p;
     uint64_t seed;
 } wefti_generate_config;
 
-#define WEFTI_GENERATE_TEMPERATURE 0.7
+enum { WEFTI_GENERATE_BYTES = 256 };
+
+/* A byte from softmax(logits / temperature) of those that config leaves. */
+unsigned char wefti_generate_draw(const real logits[WEFTI_GENERATE_BYTES],
+                                  const wefti_generate_config *config,
+                                  wefti_random *random);
 
 /*
  * wefti_generate - bytes_out[0 .. count): what follows the prompt.

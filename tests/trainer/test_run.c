@@ -149,6 +149,29 @@ static void test_run_generate_prints_200_bytes_twice_the_same(void **state)
     job_result_fini(&second);
 }
 
+static void test_run_generate_takes_its_settings(void **state)
+{
+    (void)state;
+    job plain = {.nranks = 2, .generate = "the loom"};
+    job named = plain;
+    memcpy(named.settings,
+           (const char *[]){"generate.temperature=0.7", "generate.top_k=256",
+                            "generate.top_p=1", "generate.seed=1",
+                            "generate.bytes=300"},
+           5 * sizeof(char *));
+    job other = named;
+    other.settings[3] = "generate.seed=2";
+    job_result first = run_well(&plain);
+    job_result second = run_well(&named);
+    job_result third = run_well(&other);
+    assert_int_equal(second.printed_bytes, 300);
+    assert_memory_equal(first.printed, second.printed, 200);
+    assert_memory_not_equal(second.printed, third.printed, 200);
+    job_result_fini(&first);
+    job_result_fini(&second);
+    job_result_fini(&third);
+}
+
 static void test_run_summary_has_the_yardsticks(void **state)
 {
     (void)state;
@@ -218,6 +241,7 @@ int main(void)
         cmocka_unit_test(test_run_without_overlap_gives_the_same_bits),
         cmocka_unit_test(test_run_measure_restores_the_state),
         cmocka_unit_test(test_run_generate_prints_200_bytes_twice_the_same),
+        cmocka_unit_test(test_run_generate_takes_its_settings),
         cmocka_unit_test(test_run_summary_has_the_yardsticks),
         cmocka_unit_test(test_run_impossible_layout_is_refused),
         cmocka_unit_test(test_run_diverged_ends_all_ranks_and_saves_nothing),

@@ -137,6 +137,14 @@ typedef struct wefti_config {
         int64_t balance_every;
     } moe;
 
+    struct {
+        int64_t bytes;
+        double temperature; /* 0: only the likeliest byte */
+        int64_t top_k;      /* 0: all */
+        double top_p;
+        int64_t seed; /* -1: train.seed */
+    } generate;
+
     wefti_config_place places[WEFTI_CONFIG_KEYS_MOST]; /* by row of the table */
 } wefti_config;
 

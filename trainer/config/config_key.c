@@ -208,6 +208,17 @@ const wefti_config_key wefti_config_keys[] = {
      .about = "type in which tokens travel to their experts"},
     {INT(moe, balance_every, 0, STEPS_MOST, "0"), .now = "0",
      .about = "steps between two balancings of experts; 0: none"},
+
+    {INT(generate, bytes, 1, 1e6, "200"),
+     .about = "that --generate prints"},
+    {REAL(generate, temperature, 0, 100, "0.7"),
+     .about = "below 1 likely bytes become likelier; 0: only the likeliest"},
+    {INT(generate, top_k, 0, 256, "0"),
+     .about = "so many of the likeliest bytes are drawn from; 0: all"},
+    {REAL(generate, top_p, 1e-6, 1, "1.0"),
+     .about = "as few of the likeliest as have this share together"},
+    {INT(generate, seed, -1, SEED_MOST, "-1"),
+     .about = "of the draws; -1: train.seed"},
 };
 /* clang-format on */
 

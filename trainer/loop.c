@@ -150,6 +150,20 @@ static void note(wefti_loop *loop)
     }
 }
 
+static bool is_due(uint64_t step, int64_t every, uint64_t last)
+{
+    return every > 0 && (step % (uint64_t)every == 0 || step == last);
+}
+
+static weft_status take_gradients(wefti_loop *loop)
+{
+    const wefti_config *config = loop->config;
+    return is_due(loop->replica->step, config->train.gradient_stats_every,
+                  (uint64_t)config->train.steps)
+               ? wefti_gradient_stats_take(&loop->gradients, loop->replica)
+               : WEFT_OK;
+}
+
 /* One step, and the line about the one before. */
 static weft_status run_one(wefti_loop *loop)
 {
@@ -167,6 +181,9 @@ static weft_status run_one(wefti_loop *loop)
         status = write_pending(loop, result.times_most);
     }
     if (status == WEFT_OK) {
+        status = take_gradients(loop);
+    }
+    if (status == WEFT_OK) {
         loop->pending = describe(loop, &result, &report);
         take_saving(loop->replica, &loop->pending);
         loop->any_pending = true;
@@ -177,11 +194,6 @@ static weft_status run_one(wefti_loop *loop)
         warn_of_dropped(loop);
     }
     return status;
-}
-
-static bool is_due(uint64_t step, int64_t every, uint64_t last)
-{
-    return every > 0 && (step % (uint64_t)every == 0 || step == last);
 }
 
 static weft_status finish_step(wefti_loop *loop, uint64_t last)

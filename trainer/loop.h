@@ -33,6 +33,7 @@ typedef struct wefti_loop {
     double times[WEFTI_STEP_TIMES]; /* of this rank, in that step */
     bool diverged;                  /* why it ended, on all ranks alike */
     bool warned_dropped;            /* a full ledger was warned of */
+    wefti_gradient_stats gradients; /* empty: not asked for */
 } wefti_loop;
 
 /*

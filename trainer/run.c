@@ -88,6 +88,7 @@ static void describe_start(const wefti_run_state *state)
 static void open_loop(wefti_run_state *state)
 {
     state->page.trials = &state->trials;
+    wefti_gradient_stats_fini(&state->loop.gradients); /* of lost ranks' */
     state->loop =
         (wefti_loop){.config = &state->config,
                      .replica = &state->replica,
@@ -142,10 +143,25 @@ static weft_status open_steps(wefti_run_state *state)
                : WEFT_OK;
 }
 
+static weft_status open_gradients(wefti_run_state *state)
+{
+    wefti_loop *loop = &state->loop;
+    if (state->config.train.gradient_stats_every == 0) {
+        return WEFT_OK;
+    }
+    if (loop->metrics) {
+        loop->metrics->gradients = &loop->gradients;
+    }
+    return wefti_gradient_stats_init(&loop->gradients, &state->replica);
+}
+
 static weft_status train(wefti_run_state *state)
 {
     open_loop(state);
     weft_status status = open_steps(state);
+    if (status == WEFT_OK) {
+        status = open_gradients(state);
+    }
     if (status == WEFT_OK) {
         status = wefti_replica_evaluate(&state->replica,
                                         &state->summary.first_val_loss);
@@ -201,6 +217,7 @@ static void close_replica(wefti_run_state *state)
 static void close_all(wefti_run_state *state)
 {
     close_replica(state);
+    wefti_gradient_stats_fini(&state->loop.gradients);
     wefti_savepoint_release(&state->savepoint);
     wefti_page_fini(&state->page);
     wefti_trials_fini(&state->trials);

@@ -250,7 +250,7 @@ static void read_line(job_result *result, const char *text)
 
 static void read_metrics(job_result *result, const char *path)
 {
-    char line[4096];
+    static char line[1 << 16]; /* with gradients */
     FILE *file = fopen(path, "r");
     while (file && fgets(line, sizeof(line), file)) {
         read_line(result, line);

@@ -101,6 +101,7 @@ typedef struct wefti_config {
         double clip; /* of the global gradient norm; 0 = none */
         int64_t seed;
         int64_t validate_every;
+        int64_t gradient_stats_every; /* 0: never */
         bool deterministic;
         bool elastic;
     } train;

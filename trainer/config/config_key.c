@@ -159,6 +159,10 @@ const wefti_config_key wefti_config_keys[] = {
      .about = "of the first weights"},
     {INT(train, validate_every, 1, STEPS_MOST, "50"),
      .about = "steps between two validations"},
+    {INT(train, gradient_stats_every, 0, STEPS_MOST, "0"),
+     .about = "steps between two lines of --metrics with the norm, the "
+              "largest value and the zeros of each tensor's gradient; 0: "
+              "none"},
     {BOOL(train, deterministic, "false"),
      .about = "refuse a layout that would add up in another order"},
     {BOOL(train, elastic, "false"),

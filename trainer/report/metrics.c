@@ -98,7 +98,7 @@ static weft_status begin(wefti_metrics *metrics, const char *path,
         return wefti_error_system("--metrics %s: cannot be written", path);
     }
     metrics->path = strdup(path);
-    metrics->line = fmemopen(metrics->text, sizeof(metrics->text), "w");
+    metrics->line = open_memstream(&metrics->text, &metrics->text_bytes);
     if (metrics->path == NULL || metrics->line == NULL) {
         (void)!wefti_metrics_close(metrics);
         return wefti_error(WEFT_ERR_NO_MEMORY, "--metrics %s: out of memory",
@@ -162,17 +162,39 @@ static bool write_line(const wefti_metrics *metrics, size_t bytes)
     return true;
 }
 
+static void put_gradients(wefti_json *json, const wefti_gradient_stats *stats)
+{
+    wefti_json_array_open(json, "gradients");
+    for (size_t t = 0; t < stats->count; t++) {
+        const wefti_tensor_info *info = &stats->tensors[t].info;
+        size_t elems = wefti_tensor_elems(info);
+        wefti_json_object_open(json, NULL);
+        wefti_json_text(json, "tensor", info->name);
+        wefti_json_uint(json, "elems", elems);
+        wefti_json_real(json, "norm", stats->norms[t]);
+        wefti_json_real(json, "max_abs", stats->most[t]);
+        wefti_json_real(json, "zeros", stats->zeros[t] / (double)elems);
+        wefti_json_object_close(json);
+    }
+    wefti_json_array_close(json);
+}
+
 weft_status wefti_metrics_write(wefti_metrics *metrics,
                                 const wefti_metrics_step *step)
 {
     wefti_json json;
     rewind(metrics->line);
     wefti_json_init(&json, metrics->line);
-    wefti_facts_object(&json, NULL, wefti_facts_of_step, step);
+    wefti_json_object_open(&json, NULL);
+    wefti_facts_fields(&json, wefti_facts_of_step, step);
+    if (metrics->gradients && metrics->gradients->step == step->step) {
+        put_gradients(&json, metrics->gradients);
+    }
+    wefti_json_object_close(&json);
     weft_status status = wefti_json_fini(&json);
     off_t bytes = ftello(metrics->line);
     if (status != WEFT_OK || bytes <= 0) {
-        return status; /* it has more room than a line takes */
+        return status; /* there was no memory for it */
     }
     return write_line(metrics, (size_t)bytes)
                ? WEFT_OK
@@ -190,6 +212,7 @@ weft_status wefti_metrics_close(wefti_metrics *metrics)
         status = wefti_error_system("--metrics %s: cannot be written",
                                     metrics->path);
     }
+    free(metrics->text);
     free(metrics->path);
     *metrics = (wefti_metrics){.fd = -1};
     return status;

@@ -6,6 +6,7 @@
 #ifndef TRAINER_REPORT_METRICS_H
 #define TRAINER_REPORT_METRICS_H
 
+#include "trainer/gradient_stats.h"
 #include "weft/status.h"
 #include "weft/types.h"
 
@@ -52,13 +53,17 @@ typedef struct wefti_metrics_step {
     double bubble_planned_ms;
 } wefti_metrics_step;
 
-enum { WEFTI_METRICS_LINE_BYTES = 8192 }; /* more than any line has */
-
+/*
+ * gradients   borrowed; a line of their step has them too. NULL: none has. Set
+ *             after open.
+ */
 typedef struct wefti_metrics {
     int fd;
     char *path;
-    FILE *line; /* writes into text */
-    char text[WEFTI_METRICS_LINE_BYTES];
+    FILE *line; /* writes into text, which grows with it */
+    char *text;
+    size_t text_bytes;
+    const wefti_gradient_stats *gradients;
 } wefti_metrics;
 
 /* All values "does not apply". */

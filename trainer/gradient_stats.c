@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * trainer/gradient_stats.c - norms from the blocks' squares, the rest from this
+ * rank's shares.
+ */
+#include "trainer/gradient_stats.h"
+
+#include "base/error.h"
+#include "kernels/math/sumsq.h"
+#include "weft/op.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+weft_status wefti_gradient_stats_init(wefti_gradient_stats *stats,
+                                      const wefti_replica *replica)
+{
+    const wefti_parameters *plan = &replica->plan;
+    *stats = (wefti_gradient_stats){.tensors = plan->tensors,
+                                    .count = plan->tensor_count};
+    if (plan->copies_head) {
+        stats->count--; /* the last; its gradient is the embedding's */
+    }
+    double *values = calloc(3 * stats->count, sizeof(*values));
+    if (!values) {
+        return wefti_error(WEFT_ERR_NO_MEMORY, "statistics of %zu gradients",
+                           stats->count);
+    }
+    stats->norms = values;
+    stats->most = values + stats->count;
+    stats->zeros = values + 2 * stats->count;
+    return WEFT_OK;
+}
+
+void wefti_gradient_stats_fini(wefti_gradient_stats *stats)
+{
+    free(stats->norms);
+    *stats = (wefti_gradient_stats){0};
+}
+
+/* Of a tensor what lies in this rank's share of its bucket. */
+static void look_at(const wefti_replica *replica, const wefti_tensor *tensor,
+                    double *most_out, double *zeros_out)
+{
+    const wefti_parameters *plan = &replica->plan;
+    size_t share = wefti_parameters_share(plan, tensor->bucket, replica->share);
+    size_t share_end = share + plan->buckets[tensor->bucket].share_elems;
+    size_t from = tensor->start_elems > share ? tensor->start_elems : share;
+    size_t end = tensor->start_elems + wefti_tensor_elems(&tensor->info);
+    double most = 0;
+    size_t zeros = 0;
+    for (size_t i = from; i < end && i < share_end; i++) {
+        double value = fabs((double)replica->gradient.leaf[i]);
+        most = value > most ? value : most;
+        zeros += !(value > 0);
+    }
+    *most_out = most;
+    *zeros_out = (double)zeros;
+}
+
+weft_status wefti_gradient_stats_take(wefti_gradient_stats *stats,
+                                      const wefti_replica *replica)
+{
+    weft_comm *comm = replica->config.comm;
+    for (size_t t = 0; t < stats->count; t++) {
+        const wefti_tensor *tensor = &stats->tensors[t];
+        size_t elems = wefti_tensor_elems(&tensor->info);
+        stats->norms[t] = sqrt(wefti_sumsq_reduce(
+            replica->sums + tensor->first_block, wefti_sumsq_blocks(elems)));
+        stats->most[t] = stats->zeros[t] = 0;
+        if (tensor->here) {
+            look_at(replica, tensor, &stats->most[t], &stats->zeros[t]);
+        }
+    }
+    weft_status status =
+        weft_allreduce(stats->most, stats->most, stats->count, WEFT_DTYPE_F64,
+                       WEFT_REDOP_MAX, comm, NULL);
+    if (status == WEFT_OK) {
+        status = weft_allreduce(stats->zeros, stats->zeros, stats->count,
+                                WEFT_DTYPE_F64, WEFT_REDOP_SUM, comm, NULL);
+    }
+    stats->step = replica->step;
+    return status;
+}

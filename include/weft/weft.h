@@ -24,6 +24,7 @@
 #include "weft/plan.h"
 #include "weft/redop.h"
 #include "weft/request.h"
+#include "weft/ring.h"
 #include "weft/schedule.h"
 #include "weft/schedule_cost.h"
 #include "weft/status.h"

@@ -217,6 +217,26 @@ static weft_status take_bucket_config(const void *given)
     return status;
 }
 
+static void fill_ring_config(void *room)
+{
+    *(weft_ring_config *)room =
+        (weft_ring_config){.size_bytes = sizeof(weft_ring_config),
+                           .comm = comm,
+                           .device = host,
+                           .count = 1,
+                           .dtype = WEFT_DTYPE_F32};
+}
+
+static weft_status take_ring_config(const void *given)
+{
+    weft_ring *ring;
+    weft_status status = weft_ring_create(given, &ring);
+    if (status == WEFT_OK) {
+        weft_ring_destroy(ring);
+    }
+    return status;
+}
+
 /* Of one rank, lowered: made at first use. */
 static weft_schedule *get_lowered(void)
 {
@@ -283,6 +303,8 @@ static const input inputs[] = {
     {"weft_bucket_config", "config", sizeof(weft_bucket_config),
      offsetof(weft_bucket_config, backwards), fill_bucket_config,
      take_bucket_config},
+    {"weft_ring_config", "config", sizeof(weft_ring_config),
+     offsetof(weft_ring_config, class_id), fill_ring_config, take_ring_config},
     {"weft_pipeline_config", "config", sizeof(weft_pipeline_config),
      offsetof(weft_pipeline_config, chunk_rows), fill_pipeline_config,
      take_pipeline_config},

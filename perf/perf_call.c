@@ -153,12 +153,54 @@ static weft_status put(const wefti_perf_pool *pool, size_t call,
     return status;
 }
 
+weft_status wefti_perf_call_ring(wefti_perf_pool *pool, wefti_perf_rank *self)
+{
+    const wefti_perf_case *subject = &pool->subject;
+    const weft_ring_config config = {
+        .size_bytes = sizeof(config),
+        .comm = self->comm,
+        .device = self->device,
+        .way = subject->op->kind == WEFTI_PERF_RING_BOTH ? WEFT_RING_BOTH
+                                                         : WEFT_RING_ONE,
+        .count = subject->count,
+        .dtype = subject->dtype,
+        .class_id = WEFT_CLASS_CP,
+        .label = subject->op->name};
+    pool->device = self->device;
+    return subject->count > 0 ? weft_ring_create(&config, &pool->ring)
+                              : WEFT_OK;
+}
+
+/* Each block is copied to its owner's part, in the stream's order. */
+static weft_status go_round(const wefti_perf_pool *pool, size_t call,
+                            weft_stream *stream)
+{
+    const size_t bytes =
+        pool->subject.count * weft_dtype_bytes(pool->subject.dtype);
+    wefti_perf_buffers buffers = wefti_perf_pool_at(pool, call);
+    void *block = buffers.send;
+    int owner;
+    weft_status status = weft_ring_post(pool->ring, buffers.send, stream);
+    while (status == WEFT_OK && block) {
+        status = weft_ring_next(pool->ring, stream, &block, &owner);
+        if (status == WEFT_OK && block) {
+            status = weft_device_copy(pool->device,
+                                      buffers.recv + (size_t)owner * bytes,
+                                      block, bytes, stream);
+        }
+    }
+    return status;
+}
+
 weft_status wefti_perf_call_post(const wefti_perf_pool *pool, size_t call,
                                  weft_comm *comm, weft_stream *stream)
 {
     const wefti_perf_case *subject = &pool->subject;
     if (wefti_perf_op_puts(subject->op)) {
         return put(pool, call, stream);
+    }
+    if (wefti_perf_op_rings(subject->op)) {
+        return pool->ring ? go_round(pool, call, stream) : WEFT_OK;
     }
     if (pool->graphs && pool->graphs[call % (size_t)pool->copies]) {
         return wefti_perf_graph_launch(pool, call, stream);

@@ -36,6 +36,10 @@ WEFT_NODISCARD weft_status wefti_perf_call_post_gated(
 WEFT_NODISCARD weft_status wefti_perf_call_plan(wefti_perf_pool *pool,
                                                 weft_comm *comm);
 
+/* wefti_perf_call_ring - of an op that rings; collective. */
+WEFT_NODISCARD weft_status wefti_perf_call_ring(wefti_perf_pool *pool,
+                                                wefti_perf_rank *self);
+
 /*
  * wefti_perf_call_run - do it, and return when it is done.
  *

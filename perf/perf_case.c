@@ -48,6 +48,10 @@ const wefti_perf_op wefti_perf_ops[] = {
      "every rank puts into the next one's memory, signals, and waits"},
     {"put_round", WEFTI_PERF_PUT_ROUND, WEFT_COLLECTIVE_SEND, false, false,
      "one after another: a ping-pong of 2, a round of more"},
+    {"ring_exchange", WEFTI_PERF_RING, WEFT_COLLECTIVE_SEND, false, false,
+     "every rank's block comes round, and each rank copies it"},
+    {"ring_both", WEFTI_PERF_RING_BOTH, WEFT_COLLECTIVE_SEND, false, false,
+     "the same, half of the blocks the other way"},
     {0}};
 
 bool wefti_perf_op_is_uneven(const wefti_perf_op *op)
@@ -61,6 +65,11 @@ bool wefti_perf_op_is_uneven(const wefti_perf_op *op)
 bool wefti_perf_op_puts(const wefti_perf_op *op)
 {
     return op->kind == WEFTI_PERF_PUT || op->kind == WEFTI_PERF_PUT_ROUND;
+}
+
+bool wefti_perf_op_rings(const wefti_perf_op *op)
+{
+    return op->kind == WEFTI_PERF_RING || op->kind == WEFTI_PERF_RING_BOTH;
 }
 
 const wefti_perf_op *wefti_perf_op_get(const char *name)
@@ -102,6 +111,8 @@ double wefti_perf_op_bus_factor(const wefti_perf_op *op, int nranks)
     case WEFTI_PERF_ALLGATHERV:
     case WEFTI_PERF_REDUCESCATTERV:
     case WEFTI_PERF_SENDRECV_LIST:
+    case WEFTI_PERF_RING:
+    case WEFTI_PERF_RING_BOTH:
         return others;
     case WEFTI_PERF_PUT_ROUND:
         return nranks; /* puts, one after another */
@@ -122,7 +133,7 @@ static bool has_recv_parts(const wefti_perf_op *op)
 {
     return op->kind == WEFTI_PERF_ALLGATHER || op->kind == WEFTI_PERF_GATHER ||
            op->kind == WEFTI_PERF_ALLTOALL ||
-           op->kind == WEFTI_PERF_SENDRECV_LIST;
+           op->kind == WEFTI_PERF_SENDRECV_LIST || wefti_perf_op_rings(op);
 }
 
 /* Whether only one side of a v form has parts: that which sends, receives. */
@@ -338,6 +349,8 @@ size_t wefti_perf_case_count_wrong(const wefti_perf_case *subject,
     case WEFTI_PERF_ALLGATHERV:
     case WEFTI_PERF_GATHERV:
     case WEFTI_PERF_SENDRECV_LIST:
+    case WEFTI_PERF_RING:
+    case WEFTI_PERF_RING_BOTH:
         return count_wrong_parts(subject, recv, shift, scratch);
     case WEFTI_PERF_BROADCAST:
     case WEFTI_PERF_SCATTER:

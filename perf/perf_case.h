@@ -5,10 +5,11 @@
  * the peers' bench shares it.
  *
  * bytes means what it means in nccl-tests: the buffer of all-reduce, broadcast,
- * reduce and send/recv; the receive buffer of all-gather; the send buffer of
- * reduce-scatter and alltoall; the root's receive buffer of gather, and its
- * send buffer of scatter; v forms as those without v, as near as their parts
- * allow. Of alltoallv it is the mean send buffer; of a put, what one rank puts.
+ * reduce and send/recv; the receive buffer of all-gather and of a ring; the
+ * send buffer of reduce-scatter and alltoall; the root's receive buffer of
+ * gather, and its send buffer of scatter; v forms as those without v, as near
+ * as their parts allow. Of alltoallv it is the mean send buffer; of a put, what
+ * one rank puts.
  *
  * The uneven matrix of alltoallv is the same in every run: what rank a sends to
  * rank b is the mean part times w/4, with w drawn from 0 .. 8 for the pair, so
@@ -41,7 +42,9 @@ typedef enum wefti_perf_kind {
     WEFTI_PERF_REDUCESCATTERV,
     WEFTI_PERF_SENDRECV_LIST,
     WEFTI_PERF_PUT,
-    WEFTI_PERF_PUT_ROUND
+    WEFTI_PERF_PUT_ROUND,
+    WEFTI_PERF_RING,
+    WEFTI_PERF_RING_BOTH
 } wefti_perf_kind;
 
 typedef struct wefti_perf_op {
@@ -60,9 +63,10 @@ const wefti_perf_op *wefti_perf_op_get(const char *name);
 extern const wefti_perf_op wefti_perf_ops[];
 
 /* Whether parts have lengths of their own; whether ranks write into peers'
- * memory, and signal. */
+ * memory, and signal; whether blocks come round (weft/ring.h). */
 bool wefti_perf_op_is_uneven(const wefti_perf_op *op);
 bool wefti_perf_op_puts(const wefti_perf_op *op);
+bool wefti_perf_op_rings(const wefti_perf_op *op);
 
 /* The names of all, separated by spaces. */
 void wefti_perf_op_list(char *text_out, size_t text_bytes);

@@ -148,10 +148,13 @@ weft_status wefti_perf_measure(wefti_perf_rank *self, size_t bytes,
         row.algorithm = "put";
     } else if (row.subject.op->kind == WEFTI_PERF_SENDRECV_LIST) {
         row.algorithm = "list";
+    } else if (wefti_perf_op_rings(row.subject.op)) {
+        row.algorithm = "ring";
+        status = wefti_perf_call_ring(&pool, self);
     }
     row.planned = options->plan;
     row.captured = options->graph;
-    if (options->plan) {
+    if (status == WEFT_OK && options->plan) {
         status = wefti_perf_call_plan(&pool, self->comm);
     }
     if (status == WEFT_OK && options->graph) {

@@ -368,8 +368,7 @@ static weft_status read_flag(int flag, const char *value,
 }
 
 /* Users of other versions look for these. */
-static const char *const absent[] = {"ring_exchange", "moe_dispatch",
-                                     "moe_combine"};
+static const char *const absent[] = {"moe_dispatch", "moe_combine"};
 
 static weft_status read_op(int argc, char **argv, wefti_perf_options *options)
 {
@@ -476,10 +475,11 @@ static weft_status check_together(wefti_perf_options *options)
     }
     wefti_perf_kind kind = options->op->kind;
     bool puts = wefti_perf_op_puts(options->op);
+    bool rings = wefti_perf_op_rings(options->op);
     if (options->inplace &&
         (kind == WEFTI_PERF_SENDRECV || kind == WEFTI_PERF_BARRIER ||
          kind == WEFTI_PERF_ALLTOALL || kind == WEFTI_PERF_ALLTOALLV ||
-         kind == WEFTI_PERF_SENDRECV_LIST || puts)) {
+         kind == WEFTI_PERF_SENDRECV_LIST || rings || puts)) {
         return wefti_error(WEFT_ERR_INVALID,
                            "--inplace: %s has no form in place",
                            options->op->name);
@@ -496,7 +496,7 @@ static weft_status check_together(wefti_perf_options *options)
     if (options->overlap &&
         (kind == WEFTI_PERF_BARRIER || kind == WEFTI_PERF_GATHER ||
          kind == WEFTI_PERF_SCATTER || kind == WEFTI_PERF_SENDRECV_LIST ||
-         puts || wefti_perf_op_is_uneven(options->op))) {
+         rings || puts || wefti_perf_op_is_uneven(options->op))) {
         return wefti_error(WEFT_ERR_INVALID,
                            "--overlap: %s is not measured in parts; allowed "
                            "is all_reduce all_gather reduce_scatter broadcast "
@@ -510,11 +510,11 @@ static weft_status check_together(wefti_perf_options *options)
                            "sendrecv",
                            options->op->name);
     }
-    if (options->plan && (puts || options->overlap)) {
+    if (options->plan && (puts || rings || options->overlap)) {
         return wefti_error(WEFT_ERR_INVALID,
                            "--plan %s: allowed is without, or an operation "
                            "that can be planned",
-                           puts ? options->op->name : "--overlap");
+                           puts || rings ? options->op->name : "--overlap");
     }
     if (options->device >= 0 && strcmp(options->memory, "host") == 0) {
         return wefti_error(WEFT_ERR_INVALID,

@@ -261,6 +261,7 @@ void wefti_perf_pool_fini(wefti_perf_pool *pool, wefti_perf_rank *self)
         weft_plan_destroy(pool->plans[copy]);
     }
     free(pool->plans);
+    weft_ring_destroy(pool->ring);
     wefti_perf_graph_free(pool, self);
     weft_device_free(self->device, pool->staging);
     if (pool->mem) {

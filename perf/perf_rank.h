@@ -63,6 +63,8 @@ typedef struct wefti_perf_pool {
     weft_mem *mem;     /* block is this rank's part of it; NULL: of none */
     weft_plan **plans; /* [copies] of --plan, else NULL */
     struct CUgraphExec_st **graphs; /* [copies] of --graph, else NULL */
+    weft_ring *ring;                /* of blocks that come round, else NULL */
+    weft_device *device;            /* with ring: copies its blocks */
 } wefti_perf_pool;
 
 WEFT_NODISCARD weft_status wefti_perf_pool_init(wefti_perf_pool *pool,

@@ -20,7 +20,8 @@ RUN = os.path.join(BIN, "weft-run")
 OPS = ["all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce",
        "alltoall", "alltoallv", "gather", "scatter", "sendrecv", "barrier",
        "gatherv", "scatterv", "all_gatherv", "reduce_scatterv",
-       "sendrecv_list", "put", "put_round"]
+       "sendrecv_list", "put", "put_round", "ring_exchange",
+       "ring_both"]
 PUTS = ["put", "put_round"]
 IN_PLACE = OPS[:5] + ["gather", "scatter", "gatherv", "scatterv",
                       "all_gatherv", "reduce_scatterv"]
@@ -37,7 +38,9 @@ BUS = {"all_reduce": lambda n: 2 * (n - 1) / n,
        "all_gatherv": lambda n: (n - 1) / n,
        "reduce_scatterv": lambda n: (n - 1) / n,
        "sendrecv_list": lambda n: (n - 1) / n,
-       "put_round": lambda n: n}
+       "put_round": lambda n: n,
+       "ring_exchange": lambda n: (n - 1) / n,
+       "ring_both": lambda n: (n - 1) / n}
 FIELDS = {"op", "bytes", "count", "dtype", "redop", "nranks", "time_us",
           "algbw_GBps", "busbw_GBps", "wrong", "algorithm", "fabric"}
 
@@ -122,6 +125,8 @@ class WeftPerf(unittest.TestCase):
                       ["sendrecv_list", "-z", "0"],
                       ["put", "-z", "0"], ["put_round", "-z", "0"],
                       ["alltoall", "--memory", "shadow"],
+                      ["ring_exchange", "-z", "0"],
+                      ["ring_both", "-z", "0", "--memory", "shadow"],
                       ["all_reduce", "-d", "u8", "-o", "max"],
                       ["all_reduce", "-d", "bf16", "-o", "avg"],
                       ["reduce_scatter", "-d", "i64"],
@@ -250,7 +255,7 @@ class WeftPerf(unittest.TestCase):
 
     def test_mistakes_are_refused_in_one_line(self):
         for flags, said in ((["everything"], "all_reduce all_gather"),
-                            (["ring_exchange"], "not an operation of this"),
+                            (["moe_dispatch"], "not an operation of this"),
                             (["moe_dispatch"], "not an operation of this"),
                             (["moe_combine"], "not an operation of this"),
                             (["put", "--inplace"], "no form in place"),

@@ -84,7 +84,7 @@ static weft_status count_stages(const wefti_config *config, int ranks,
                            "--print-program: parallel.schedule is auto, which "
                            "a run chooses: name one");
     }
-    weft_status status = wefti_pipe_schedule_open(config, ranks, &schedule);
+    weft_status status = wefti_pipe_schedule_open(config, 0, ranks, &schedule);
     if (status == WEFT_OK) {
         status = weft_schedule_get_info(schedule, &info);
         *stages_out = (size_t)(info.stages / info.directions);

@@ -188,6 +188,48 @@ static void test_step_of_nested_levels_messages_match(void **state)
     walk_nested(4093, WEFT_COLLECTIVE_BROADCAST, 9999);
 }
 
+/* Ranks in a row, so that groups are nodes: two levels inside hosts. */
+static void walk_sums(int nranks, weft_collective collective, size_t count)
+{
+    enum { LEVELS = 3, HOSTS = 2 };
+    static const int runs[LEVELS] = {2, 8, 24};
+    static int firsts[LEVELS][4096];
+    const int *levels[LEVELS];
+    wefti_grouping *grouping;
+    wefti_nest *nest;
+    for (int level = 0; level < LEVELS; level++) {
+        levels[level] = firsts[level];
+        for (int rank = 0; rank < nranks; rank++) {
+            firsts[level][rank] = rank / runs[level] * runs[level];
+        }
+    }
+    assert_true(wefti_grouping_create(firsts[HOSTS], nranks, &grouping));
+    assert_true(wefti_nest_create(levels, LEVELS, nranks, &nest));
+    assert_true(wefti_nest_find_sums(nest, firsts[HOSTS]));
+    assert_int_equal(nest->sums->level_count, LEVELS);
+    const wefti_problem problem = {.collective = collective,
+                                   .nranks = nranks,
+                                   .count = count,
+                                   .chunk_elems = 1000,
+                                   .grouping = grouping,
+                                   .nest = nest,
+                                   .upward = true};
+    assert_int_equal(pattern_walk(&wefti_pattern_nested_sums, problem),
+                     least_elems(&problem, NULL, firsts[HOSTS]));
+    free(grouping);
+    wefti_nest_free(nest);
+}
+
+static void test_step_of_sums_through_levels_messages_match(void **state)
+{
+    (void)state;
+    const int many = is_long() ? 4093 : WALKED * 8 + 11; /* uneven */
+    walk_sums(many, WEFT_COLLECTIVE_ALLREDUCE, (size_t)many * 3);
+    walk_sums(many, WEFT_COLLECTIVE_REDUCESCATTER, 3);
+    walk_sums(4096, WEFT_COLLECTIVE_ALLREDUCE, 3);
+    walk_sums(4093, WEFT_COLLECTIVE_REDUCE, 9999);
+}
+
 /* Beyond 32 bits in every number that counts elements. */
 static void test_step_of_huge_counts_messages_match(void **state)
 {
@@ -203,6 +245,7 @@ int main(void)
         cmocka_unit_test(test_step_at_uneven_hosts_messages_match),
         cmocka_unit_test(test_step_of_varied_counts_messages_match),
         cmocka_unit_test(test_step_of_nested_levels_messages_match),
+        cmocka_unit_test(test_step_of_sums_through_levels_messages_match),
         cmocka_unit_test(test_step_of_huge_counts_messages_match),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

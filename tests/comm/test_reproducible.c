@@ -37,7 +37,7 @@ enum { MOST_RANKS = 5 };
 #else
 enum { MOST_RANKS = 7 };
 #endif
-enum { ELEMS = 20011, FEW_ELEMS = 60, VARIANTS = 16 };
+enum { ELEMS = 20011, FEW_ELEMS = 60, VARIANTS = 18 };
 
 /* few: also where worlds take their time to meet, and nodes of two ranks; else
  * of some */
@@ -62,6 +62,8 @@ static const struct variant {
     {"all_reduce:dissemination/exchange", "0", true},
     {"all_reduce:nested/tree", "0", true},
     {"all_reduce:nested/tree", "1000", false},
+    {"all_reduce:nested_sums", "0", true},
+    {"all_reduce:nested_sums", "1000", true},
 };
 
 enum { ELEM_BYTES = 8 };
@@ -119,12 +121,24 @@ static void make_reference(int nranks, const struct sum_case *what)
     sums_reference(reference, sources, nranks, ELEMS, what->dtype, what->redop);
 }
 
+/* Whether the world can take it: two ranks in a row of one host are a node of
+ * its tree, if there are others and the tree is not one over all. */
+static bool suits(const struct variant *variant, int nranks)
+{
+    const char *spread = spread_get();
+    const bool nodes =
+        (!spread || strcmp(spread, "uneven") == 0) && !getenv("WEFT_SUM_FLAT");
+    return (variant->few || !spread_is_wide()) &&
+           (strcmp(variant->algorithm, "all_reduce:nested_sums") != 0 ||
+            (nranks > 2 && nodes));
+}
+
 static void compare_variants(int nranks, struct sum_case what)
 {
     size_t width = weft_dtype_bytes(what.dtype);
     make_reference(nranks, &what);
     for (int v = 0; v < VARIANTS; v++) {
-        if (spread_is_wide() && !variants[v].few) {
+        if (!suits(&variants[v], nranks)) {
             continue;
         }
         setenv("WEFT_ALGO", variants[v].algorithm, 1);

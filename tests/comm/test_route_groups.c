@@ -45,7 +45,7 @@ static void test_nodes_of_one_host_are_a_level(void **state)
     assert_int_equal(nest->level_count, 1);
     assert_int_equal(nest->levels[0].group_count, 3);
     assert_int_equal(nest->places[2], 1);
-    free(nest);
+    wefti_nest_free(nest);
 }
 
 static void test_nodes_inside_hosts_are_another_level(void **state)
@@ -58,7 +58,7 @@ static void test_nodes_inside_hosts_are_another_level(void **state)
     assert_non_null(nest);
     assert_int_equal(nest->level_count, 2);
     free(grouping);
-    free(nest);
+    wefti_nest_free(nest);
 }
 
 static void test_hosts_alone_are_no_nest(void **state)

@@ -76,10 +76,13 @@ for value in ("2/numa", "a,b,a", "off"):
 # What comes of one is seen, in a job and of one that does not run.
 JOB = [sys.argv[1] + "/weft-run", "-n", "4", INFO, "--routes"]
 NO_JOB = [INFO, "--routes", "-n", "4"]
+# Of b's three ranks the last two are a node of the host's tree.
+ADDED = {"2": [(2, 2)], "off": [], "a,b,b,b": [(3, 2)], "a,b,a,b": []}
 for levels, groups, words in ((levels, groups, words)
                               for levels, groups in (("2", [(2, 2)]),
                                                      ("off", []),
-                                                     ("a,b,b,b", [(2, 3)]))
+                                                     ("a,b,b,b", [(2, 3)]),
+                                                     ("a,b,a,b", [(2, 2)]))
                               for words in (JOB, NO_JOB)):
     clean = {k: v for k, v in os.environ.items() if not k.startswith("WEFT_")}
     clean.update(WEFT_LEVELS=levels, WEFT_MACHINES="off")
@@ -88,6 +91,13 @@ for levels, groups, words in ((levels, groups, words)
                    for more in ([], ["--json", "-"]))
     must([(level["groups"], level["most_ranks"])
           for level in json.loads(facts)["nest"]] == groups, facts)
+    sums = [(level["groups"], level["most_ranks"])
+            for level in json.loads(facts)["sums"]]
+    must(sums == ADDED[levels], facts)
+    said = re.findall(r"^sums +(.*)$", text, re.M)
+    must(bool(said) == (levels != "off") and
+         [line.startswith("no group") for line in said] ==
+         ([not sums] if said else []), text)
     must(re.findall(r"^nest +(\d+) groups of up to (\d+) ranks$", text, re.M) ==
          [(str(a), str(b)) for a, b in groups], text)
 

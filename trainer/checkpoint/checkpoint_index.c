@@ -108,7 +108,7 @@ weft_status wefti_checkpoint_header_find(const char *path,
                  ", session %" SCNx64
                  ", config %64[0-9a-f], data %64[0-9a-f], next_sequence "
                  "%" SCNu64 ", seed %" SCNu64 ", pipeline %" SCNu64
-                 ", stages %" SCNu64 ", chunks %" SCNu64 ", schedule %31c",
+                 ", stages %" SCNu64 ", chunks %" SCNu64 ", schedule %31[^\n]",
                  &version, &own.step, &own.nranks, &own.origin.run,
                  &own.origin.session, config, data, &own.next_sequence,
                  &own.seed, &own.pipeline, &own.stages, &own.chunks,

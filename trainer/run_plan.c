@@ -5,7 +5,6 @@
 #include "trainer/run_plan.h"
 
 #include "trainer/model/stage.h"
-#include "trainer/pipe/pipe_schedule.h"
 
 #include <string.h>
 
@@ -67,7 +66,8 @@ wefti_replica_config wefti_run_replica(const wefti_config *config,
         .start = {config->model.init_scale, config->model.head_init_std,
                   config->model.embedding_init_std},
         .pipe = {schedule,
-                 wefti_pipe_schedule_wanted(config) && config->overlap.pipeline
+                 config->overlap.pipeline &&
+                         config->parallel.pipeline_model_parallel_size > 1
                      ? WEFTI_LAYER_CHUNK_ROWS
                      : 0,
                  NULL}};

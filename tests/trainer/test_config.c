@@ -384,6 +384,30 @@ static void test_config_layout_names_nearest_that_work(void **state)
     wefti_config_fini(&config);
 }
 
+/* Where the file says both; --set makes a short try of any file. */
+static void test_config_warmup_beyond_the_run_is_refused(void **state)
+{
+    (void)state;
+    wefti_config config;
+    check_layout("train: {steps: 10, warmup_steps: 11}", 1,
+                 "2:34: train.warmup_steps: 11 is longer than the run of 10 "
+                 "steps (train.steps); allowed is up to that");
+    static const char *const good[] = {
+        HEAD "train: {steps: 10, warmup_steps: 10}", HEAD "train: {steps: 10}",
+        HEAD "train: {steps: 0, warmup_steps: 11}"};
+    for (size_t i = 0; i < WEFTI_COUNT_OF(good); i++) {
+        assert_int_equal(read_text(&config, good[i], NULL), WEFT_OK);
+        assert_int_equal(wefti_config_check(&config, 1), WEFT_OK);
+        wefti_config_fini(&config);
+    }
+    assert_int_equal(read_text(&config,
+                               HEAD "train: {steps: 90, warmup_steps: 60}",
+                               "train.steps=10"),
+                     WEFT_OK);
+    assert_int_equal(wefti_config_check(&config, 1), WEFT_OK);
+    wefti_config_fini(&config);
+}
+
 static void test_config_digest_changes_with_lasting_keys_only(void **state)
 {
     (void)state;
@@ -493,6 +517,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_config_each_number_has_its_limits),
         cmocka_unit_test(test_config_words_beyond_this_version_are_refused),
         cmocka_unit_test(test_config_layout_names_nearest_that_work),
+        cmocka_unit_test(test_config_warmup_beyond_the_run_is_refused),
         cmocka_unit_test(test_config_digest_changes_with_lasting_keys_only),
         cmocka_unit_test(test_config_file_is_read_and_bounded),
         cmocka_unit_test(test_config_example_is_possible_on_some_ranks),

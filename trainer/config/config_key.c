@@ -140,7 +140,8 @@ const wefti_config_key wefti_config_keys[] = {
     {REAL(train, lr, 0, 100, "3.0e-3"),
      .about = "highest learning rate"},
     {INT(train, warmup_steps, 0, STEPS_MOST, "20"),
-     .about = "steps in which the rate rises to that"},
+     .about = "steps in which the rate rises to that; no more than steps, "
+              "where the file says both"},
     {WORD(train, lr_decay_style, decays, "cosine"),
      .about = "how the rate falls after that, to the last step"},
     {REAL(train, min_lr_ratio, 0, 1, "0.1"),

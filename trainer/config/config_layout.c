@@ -233,11 +233,36 @@ wefti_mesh wefti_config_mesh(const wefti_config *config, int nranks)
     return mesh;
 }
 
+/* Whether the file says it itself, not --set nor a default. */
+static bool is_in_file(const wefti_config *config, const char *name)
+{
+    const wefti_config_key *key = wefti_config_key_find("train", name);
+    return config->places[key - wefti_config_keys].line > 0;
+}
+
+/* A file that never reaches its own rate. A run that --set makes shorter for a
+ * try is as its user wants it. */
+static weft_status check_warmup(const wefti_config *config)
+{
+    int64_t steps = config->train.steps;
+    if (steps == 0 || config->train.warmup_steps <= steps ||
+        !is_in_file(config, "steps") || !is_in_file(config, "warmup_steps")) {
+        return WEFT_OK;
+    }
+    return refuse_key(config, "train", "warmup_steps",
+                      "is longer than the run of %" PRId64
+                      " steps (train.steps); allowed is up to that",
+                      steps);
+}
+
 weft_status wefti_config_check(const wefti_config *config, int nranks)
 {
     WEFTI_ASSERT(nranks > 0);
     int copies = wefti_config_mesh(config, nranks).dp;
     weft_status status = check_heads(config);
+    if (status == WEFT_OK) {
+        status = check_warmup(config);
+    }
     if (status == WEFT_OK && copies > 0) {
         status = check_batch(config, copies);
     }

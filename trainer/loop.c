@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "trainer/checkpoint/pause.h"
 #include "trainer/checkpoint/saver.h"
+#include "trainer/peak.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -60,6 +61,11 @@ static wefti_metrics_step describe(const wefti_loop *loop,
     step.tokens_per_s = (double)replica->config.global_batch *
                         (double)replica->config.shape.seq /
                         (step.step_ms * 1e-3);
+    if (loop->peak_rate > 0) {
+        step.mfu = step.tokens_per_s *
+                   wefti_peak_operations(&replica->plan, true) /
+                   loop->peak_rate;
+    }
     step.compute_ms = (double)report->compute_ns * ms_per_ns;
     for (int i = 0; i < WEFT_CLASS_COUNT; i++) {
         step.exposed_ms[i] = (double)report->exposed_ns[i] * ms_per_ns;

@@ -34,6 +34,7 @@ typedef struct wefti_loop {
     bool diverged;                  /* why it ended, on all ranks alike */
     bool warned_dropped;            /* a full ledger was warned of */
     wefti_gradient_stats gradients; /* empty: not asked for */
+    double peak_rate;               /* trainer/peak.h; 0: not measured */
 } wefti_loop;
 
 /*

@@ -16,8 +16,10 @@
 #include "trainer/checkpoint/pause.h"
 #include "trainer/exchange/hugging_face.h"
 #include "trainer/footprint.h"
+#include "trainer/peak.h"
 #include "trainer/pipe/pipe_schedule.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -155,10 +157,30 @@ static weft_status open_gradients(wefti_run_state *state)
     return wefti_gradient_stats_init(&loop->gradients, &state->replica);
 }
 
+/* Where it is asked for: how fast the processors multiply. */
+static weft_status measure_peak(wefti_run_state *state)
+{
+    const wefti_parameters *plan = &state->replica.plan;
+    wefti_summary *summary = &state->summary;
+    double *rate = &state->loop.peak_rate;
+    if (!state->how.options->measure && !state->config.train.measure_peak) {
+        return WEFT_OK;
+    }
+    weft_status status = wefti_peak_measure(state->comm, rate);
+    summary->peak_gflops = status == WEFT_OK ? *rate * 1e-9 : (double)NAN;
+    summary->non_causal =
+        wefti_peak_operations(plan, false) / wefti_peak_operations(plan, true);
+    summary->blas_kernel = wefti_blas_get_kernel();
+    return status;
+}
+
 static weft_status train(wefti_run_state *state)
 {
     open_loop(state);
     weft_status status = open_steps(state);
+    if (status == WEFT_OK) {
+        status = measure_peak(state);
+    }
     if (status == WEFT_OK) {
         status = open_gradients(state);
     }

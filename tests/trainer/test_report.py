@@ -255,6 +255,31 @@ class Report(unittest.TestCase):
             self.assertIn(["train.lr", "0.003", "default"],
                           tags.cells["defaults"])
 
+    def test_mfu_is_the_share_of_the_measured_rate(self):
+        """Operations of CONFIG's model, counted here: 2 layers, 16 wide."""
+        matrices = 2 * (16 * (16 + 2 * 8) + 16 * 16 + 3 * 16 * 24) + 256 * 16
+        attention = 12 * 2 * 16  # per key, which is 8.5 of 16 on average
+        for nranks in [1, 2]:
+            tags, data, lines, _ = self.report(
+                nranks, "--set", "train.measure_peak=true")
+            rate = 1e9 * data["summary"]["peak_gflops"]
+            for line in lines:
+                done = line["tokens_per_s"] * (6 * matrices + 8.5 * attention)
+                self.assertTrue(math.isclose(line["mfu"], done / rate,
+                                             rel_tol=1e-9))
+            summary = data["summary"]
+            self.assertEqual(summary["mfu"], data["median_step"]["mfu"])
+            self.assertTrue(math.isclose(
+                summary["mfu_non_causal"] / summary["mfu"],
+                (6 * matrices + 16 * attention) /
+                (6 * matrices + 8.5 * attention), rel_tol=1e-9))
+            self.assertTrue(summary["blas_kernel"])
+            if tags:
+                self.assertIn(summary["blas_kernel"], tags.text)
+        _, data, lines, _ = self.report(1)
+        self.assertEqual({line["mfu"] for line in lines}, {None})
+        self.assertIsNone(data["summary"]["blas_kernel"])
+
     def test_no_text_of_a_run_is_markup(self):
         names = ["</script><script>alert(1)</script>.txt", "]]><b>.txt",
                  "<!--<script>.txt", "\"'&amp;<img src=x onerror=y>.txt"]

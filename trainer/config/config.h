@@ -102,6 +102,7 @@ typedef struct wefti_config {
         int64_t seed;
         int64_t validate_every;
         int64_t gradient_stats_every; /* 0: never */
+        bool measure_peak;
         bool deterministic;
         bool elastic;
     } train;

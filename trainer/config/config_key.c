@@ -164,6 +164,9 @@ const wefti_config_key wefti_config_keys[] = {
      .about = "steps between two lines of --metrics with the norm, the "
               "largest value and the zeros of each tensor's gradient; 0: "
               "none"},
+    {BOOL(train, measure_peak, "false"),
+     .about = "time a matrix product at the start, as --measure does, so that "
+              "mfu is known"},
     {BOOL(train, deterministic, "false"),
      .about = "refuse a layout that would add up in another order"},
     {BOOL(train, elastic, "false"),

@@ -39,6 +39,11 @@ function putTiles() {
                 : crowded ? "oversubscribed: proves nothing"
                     : "of their time, median"));
     }
+    if (summary.mfu !== null) {
+        tiles.push(tile("MFU", percent(summary.mfu),
+            `of ${fixed(summary.peak_gflops, 0)} GF/s measured (` +
+            `${summary.blas_kernel})`));
+    }
     tiles.push(tile("memory", bytes(most(facts.ranks.map(
         (rank) => rank.memory_bytes))), "peak of the largest rank"));
     document.getElementById("page").append(

@@ -118,10 +118,13 @@ static const wefti_fact of_summary[] = {
     {0}};
 
 static const wefti_fact of_terms[] = {
-    TERM(tokens_per_s),  TERM(step_ms),         TERM(compute_ms),
-    TERM(exposed_ms),    TERM(bubble_ms),       TERM(skew_ms),
-    TERM(idle_ms),       TERM(fastest_step_ms), TERM(slowest_step_ms),
-    TERM(overlap_ratio), TERM(cpu_share),       {0}};
+    TERM(tokens_per_s),    TERM(step_ms),
+    TERM(compute_ms),      TERM(exposed_ms),
+    TERM(bubble_ms),       TERM(skew_ms),
+    TERM(idle_ms),         TERM(fastest_step_ms),
+    TERM(slowest_step_ms), TERM(overlap_ratio),
+    TERM(cpu_share),       TERM(mfu),
+    TERM(mfu_non_causal),  {0}};
 
 static const wefti_fact of_times[] = {TIMES(median_ms, "median"),
                                       TIMES(min_ms, "min"),
@@ -163,6 +166,8 @@ void wefti_facts_summary(wefti_json *json, const char *name,
     wefti_facts_fields(json, of_summary, summary);
     wefti_facts_fields(json, of_terms, &parts);
     wefti_json_uint(json, "dropped", summary->dropped);
+    wefti_json_real(json, "peak_gflops", summary->peak_gflops);
+    wefti_json_text(json, "blas_kernel", summary->blas_kernel);
     wefti_json_real(json, "emulated_gbps", wefti_summary_emulated_gbps());
     if (summary->measured) {
         put_measured(json, summary->measured);

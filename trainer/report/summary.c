@@ -23,7 +23,9 @@ void wefti_summary_init(wefti_summary *summary)
     *summary = (wefti_summary){.first_val_loss = unknown,
                                .val_loss = unknown,
                                .bigram_loss = unknown,
-                               .fourgram_loss = unknown};
+                               .fourgram_loss = unknown,
+                               .peak_gflops = unknown,
+                               .non_causal = unknown};
 }
 
 void wefti_summary_add(wefti_summary *summary, const wefti_metrics_step *step)
@@ -164,7 +166,9 @@ wefti_summary_terms wefti_summary_sum_up(const wefti_summary *summary)
         .fastest_step_ms = sorted[0]->step_ms,
         .slowest_step_ms = sorted[last]->step_ms,
         .overlap_ratio = median_of(summary, overlap_ratio_of),
-        .cpu_share = median_of(summary, cpu_share_of)};
+        .cpu_share = median_of(summary, cpu_share_of),
+        .mfu = median->mfu,
+        .mfu_non_causal = median->mfu * summary->non_causal};
 }
 
 double wefti_summary_emulated_gbps(void)
@@ -203,6 +207,15 @@ static void print_steps(const wefti_summary *summary, FILE *file)
         fprintf(file, "%-18s %6.1f%% of transfers under compute%s\n", "O",
                 100 * parts.overlap_ratio,
                 parts.cpu_share < 0.9 ? "  (oversubscribed)" : "");
+    }
+    if (!isnan(parts.mfu)) {
+        fprintf(
+            file,
+            "%-18s %6.1f%% of %.1f GF/s, at which %d rank%s multipl%s with "
+            "OpenBLAS's kernels for %s  (%.1f%% if attention had no mask)\n",
+            "MFU", 100 * parts.mfu, summary->peak_gflops, summary->nranks,
+            summary->nranks == 1 ? "" : "s", summary->nranks == 1 ? "ies" : "y",
+            summary->blas_kernel, 100 * parts.mfu_non_causal);
     }
     if (summary->dropped > 0) {
         fprintf(file,

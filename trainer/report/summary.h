@@ -35,6 +35,9 @@ typedef struct wefti_summary {
     size_t step_count;                             /* added in all */
     uint64_t dropped; /* records the ledger lacks, in all steps */
     const wefti_measure_result *measured; /* NULL: not asked for */
+    double peak_gflops;      /* that mfu is a share of; NAN: not measured */
+    double non_causal;       /* operations without a mask / with the causal */
+    const char *blas_kernel; /* that was measured; NULL: none */
 } wefti_summary;
 
 /* The median step's terms, the classes taken together, and what is counted
@@ -44,6 +47,7 @@ typedef struct wefti_summary_terms {
     double step_ms, compute_ms, exposed_ms, bubble_ms, skew_ms, idle_ms;
     double fastest_step_ms, slowest_step_ms;
     double overlap_ratio, cpu_share; /* medians of their own */
+    double mfu, mfu_non_causal;
 } wefti_summary_terms;
 
 void wefti_summary_init(wefti_summary *summary);

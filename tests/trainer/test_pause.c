@@ -416,14 +416,12 @@ static void test_pause_asked_for_in_vain_is_refused_at_its_place(void **state)
     job what = {.nranks = 1,
                 .settings = {"checkpoint.every=1", "checkpoint.inside=2",
                              "train.elastic=true"}};
-    check_refused(
-        &what, WEFT_ERR_INVALID,
-        (const char *[]){"--set checkpoint.inside=2", "train.elastic", NULL});
+    const char *words[] = {"--set checkpoint.inside=2", "train.elastic", NULL};
+    check_refused(&what, WEFT_ERR_INVALID, words);
     what = make_job(&schedules[0], NULL, NULL);
     what.settings[6] = "checkpoint.inside=2";
-    check_refused(&what, WEFT_ERR_INVALID,
-                  (const char *[]){"--set checkpoint.inside=2",
-                                   "checkpoint.every", NULL});
+    words[1] = "checkpoint.every";
+    check_refused(&what, WEFT_ERR_INVALID, words);
 }
 
 /* ---- damage ---------------------------------------------------------------

@@ -52,6 +52,11 @@ static weft_status get_fields(const wefti_pause *pause,
     return wefti_checkpoint_reader_get(reader, &piece, fields);
 }
 
+static const char *name_of(const char *schedule, size_t ranks)
+{
+    return ranks > 1 ? schedule : "no pipeline";
+}
+
 static weft_status check_fields(const wefti_pause *pause,
                                 wefti_checkpoint_reader *reader)
 {
@@ -66,14 +71,17 @@ static weft_status check_fields(const wefti_pause *pause,
     }
     return wefti_error(
         WEFT_ERR_INVALID,
-        "the snapshot was taken inside a step of schedule %s, %" PRId64
+        "the snapshot was taken inside a step of %s, %" PRId64
         " micro-batches for a pipeline, %" PRId64 " sequences each, %" PRId64
         " a step; this run has %s, %" PRId64 ", %" PRId64 ", %" PRId64
         "%s: inside a step it goes on only with the same schedule and batch",
-        header->schedule, saved[WEFTI_PAUSE_MICROBATCHES],
-        saved[WEFTI_PAUSE_MICRO_BATCH], saved[WEFTI_PAUSE_GLOBAL_BATCH],
-        pause->replica->pipe.info.name, own[WEFTI_PAUSE_MICROBATCHES],
-        own[WEFTI_PAUSE_MICRO_BATCH], own[WEFTI_PAUSE_GLOBAL_BATCH],
+        name_of(header->schedule, header->pipeline),
+        saved[WEFTI_PAUSE_MICROBATCHES], saved[WEFTI_PAUSE_MICRO_BATCH],
+        saved[WEFTI_PAUSE_GLOBAL_BATCH],
+        name_of(pause->replica->pipe.info.name,
+                (size_t)pause->replica->pipe.info.ranks),
+        own[WEFTI_PAUSE_MICROBATCHES], own[WEFTI_PAUSE_MICRO_BATCH],
+        own[WEFTI_PAUSE_GLOBAL_BATCH],
         memcmp(saved + WEFTI_PAUSE_MICROBATCHES, own + WEFTI_PAUSE_MICROBATCHES,
                (FIELDS - WEFTI_PAUSE_MICROBATCHES) * sizeof(*own)) == 0
             ? ", and another list of actions"

@@ -55,7 +55,9 @@ weft_status wefti_savepoint_agree(weft_comm *comm, int *failed_out,
 static wefti_checkpoint_header make_header(const wefti_savepoint_save *save)
 {
     const wefti_replica *replica = save->replica;
-    const weft_schedule_info *info = &replica->pipe.info; /* or all zero */
+    static const weft_schedule_info none; /* of a model that is not cut */
+    const weft_schedule_info *own = &replica->pipe.info;
+    const weft_schedule_info *info = own->ranks > 1 ? own : &none;
     wefti_checkpoint_header header = {.step = save->step,
                                       .nranks = replica->nranks,
                                       .origin = save->point->owner->origin,

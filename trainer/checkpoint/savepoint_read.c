@@ -137,13 +137,6 @@ static weft_status get_all(wefti_checkpoint_reader *reader,
     const wefti_checkpoint_header *header =
         wefti_checkpoint_reader_header(reader);
     weft_status status = WEFT_OK;
-    if (inside && !replica->pause) {
-        return wefti_error(WEFT_ERR_INVALID,
-                           "the snapshot was taken inside a step of schedule "
-                           "%s, and this run has no pipeline: inside a step it "
-                           "goes on only with the same schedule and batch",
-                           header->schedule);
-    }
     if (inside) {
         status = (check ? wefti_pause_check : wefti_pause_get)(replica->pause,
                                                                reader);

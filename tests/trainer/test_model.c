@@ -6,7 +6,7 @@
  *          tensor of random small models, tied and not, grouped heads and not.
  *          Outputs start as NaN.
  */
-#include "trainer/model/model.h"
+#include "tests/trainer/whole_model.h"
 #include "trainer/random.h"
 
 #include <math.h>

@@ -9,7 +9,7 @@
  *          ports that are poisoned but for what was reported; slots are
  *          poisoned before each use, and outputs too.
  */
-#include "trainer/model/model.h"
+#include "tests/trainer/whole_model.h"
 #include "trainer/model/storage.h"
 #include "trainer/random.h"
 

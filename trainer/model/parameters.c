@@ -40,11 +40,6 @@ size_t wefti_tensor_head(const wefti_parameters *plan)
                : wefti_tensor_final_norm(plan) + 1;
 }
 
-bool wefti_tensor_begins_module(const wefti_parameters *plan, size_t tensor)
-{
-    return plan->modules[plan->tensors[tensor].info.module] == tensor;
-}
-
 static void number_blocks(wefti_parameters *plan, wefti_tensor *tensor)
 {
     size_t elems = wefti_tensor_elems(&tensor->info);

@@ -146,9 +146,6 @@ size_t wefti_tensor_final_norm(const wefti_parameters *plan);
 /* Tied: the embedding, or its copy. */
 size_t wefti_tensor_head(const wefti_parameters *plan);
 
-/* Whether a tensor is the first of its module. */
-bool wefti_tensor_begins_module(const wefti_parameters *plan, size_t tensor);
-
 /* Elements of the largest tensor. */
 size_t wefti_parameters_largest(const wefti_parameters *plan);
 

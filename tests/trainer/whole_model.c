@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * trainer/model/model.c - the whole decoder as one stage with one slot.
+ * tests/trainer/whole_model.c - the whole decoder as one stage with one slot.
  */
-#include "trainer/model/model.h"
+#include "tests/trainer/whole_model.h"
 
 #include "base/error.h"
 #include "trainer/model/storage.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * trainer/model/model.h - the decoder: tokens in, logits, losses and gradients
- * out.
+ * tests/trainer/whole_model.h - the decoder by itself, without a pipeline and
+ * transfers: tokens in, logits, losses and gradients out.
  *
  *   tokens --> embedding --> layer 0 .. L-1 --> norm --> head --> logits
  *
@@ -9,8 +9,8 @@
  * with the activations of one micro-batch; parameters and gradients are the
  * caller's. Passes allocate nothing.
  */
-#ifndef TRAINER_MODEL_MODEL_H
-#define TRAINER_MODEL_MODEL_H
+#ifndef TESTS_TRAINER_WHOLE_MODEL_H
+#define TESTS_TRAINER_WHOLE_MODEL_H
 
 #include "trainer/model/stage.h"
 

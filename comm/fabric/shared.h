@@ -339,6 +339,7 @@ typedef enum wefti_leave {
  * completed    publish -> wefti_op_may_enter: the rank has read all it needs
  *              of the peers' entries and staging of these operations, which
  *              may be written again
+ * finished     the same as far as its own part goes: for who looks on, alone
  * all_completed  of a host's lowest rank, comm/net/rounds.c: what all ranks
  *              have completed
  * left         weft_comm_destroy -> wefti_peer_lost: alone; a wefti_leave
@@ -365,6 +366,7 @@ typedef struct wefti_rank_page {
     wefti_process_page process;
     wefti_wait_page wait;
     wefti_shrink_page shrink;
+    _Atomic uint64_t finished;
 } wefti_rank_page;
 
 /* Offsets in bytes; within a region or mirror from its start, in a pair from

@@ -36,7 +36,7 @@ static rank_view view(weft_comm *comm, int rank)
     } else if (died) {
         seen.state = wefti_peer_is_cut(comm, rank) ? "unreachable" : "dead";
     }
-    seen.completed = wefti_peer_completed(comm, rank);
+    seen.completed = wefti_peer_finished(comm, rank);
     seen.entered = wefti_peer_last_entered(comm, rank, &seen.what, &when_ns);
     if (seen.entered < seen.completed) { /* of another host: it did not say */
         seen.entered = seen.completed;

@@ -331,6 +331,14 @@ static bool try_enter(weft_comm *comm, wefti_op *op)
 }
 
 /* How far all operations have ended, and how far they are settled too. */
+/* Of a line that no peer waits at. */
+static void show_finished(weft_comm *comm)
+{
+    atomic_store_explicit(
+        &wefti_shared_get_page(&comm->fabric.shared, comm->rank)->finished,
+        comm->completed, memory_order_relaxed);
+}
+
 static void count_completed(weft_comm *comm)
 {
     while (comm->completed < comm->number) {
@@ -341,6 +349,7 @@ static void count_completed(weft_comm *comm)
         }
         comm->completed++;
     }
+    show_finished(comm);
 }
 
 /* How far this rank has got; peers may be waiting for it. */
@@ -506,6 +515,7 @@ void wefti_op_finish_plain(weft_comm *comm, wefti_op *op)
     comm->completed = op->number;
     if (comm->settled + 1 != op->number || !all_checked(comm, op)) {
         op->state = WEFTI_OP_DRAINING;
+        show_finished(comm);
         wefti_request_end(comm, request, WEFT_OK);
         return;
     }

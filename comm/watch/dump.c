@@ -45,7 +45,7 @@ static void append(struct writer *writer, const char *format, ...)
 
 static void dump_rank(weft_comm *comm, int rank, struct writer *writer)
 {
-    uint64_t completed = wefti_peer_completed(comm, rank);
+    uint64_t completed = wefti_peer_finished(comm, rank);
     append(writer, "rank %d: completed #%llu%s", rank,
            (unsigned long long)completed,
            wefti_peer_has_left(comm, rank) ? ", has left" : "");

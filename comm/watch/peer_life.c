@@ -62,6 +62,14 @@ uint64_t wefti_peer_completed(const weft_comm *comm, int rank)
     return own > all ? own : all;
 }
 
+uint64_t wefti_peer_finished(const weft_comm *comm, int rank)
+{
+    const uint64_t completed = wefti_peer_completed(comm, rank);
+    const uint64_t finished = atomic_load(
+        &wefti_shared_get_page(&comm->fabric.shared, rank)->finished);
+    return finished > completed ? finished : completed;
+}
+
 bool wefti_peer_has_died(const weft_comm *comm, int peer)
 {
     if (wefti_fabric_is_remote(&comm->fabric, peer)) {

@@ -28,8 +28,13 @@ bool wefti_peer_is_stopped(const weft_comm *comm, int peer);
 /* Whether its host does not answer any more. Threads: any. */
 bool wefti_peer_is_cut(const weft_comm *comm, int peer);
 
-/* Up to where rank has completed all, as far as is known here. Threads: any. */
+/*
+ * Up to where rank has completed all, as far as is known here; and what it has
+ * finished for its program, though it may still look at peers' entries.
+ * Threads: any.
+ */
 uint64_t wefti_peer_completed(const weft_comm *comm, int rank);
+uint64_t wefti_peer_finished(const weft_comm *comm, int rank);
 
 /* The newest operation that rank has entered, as far as is known here; 0: none.
  * Threads: any. */

@@ -232,6 +232,36 @@ static void test_quick_late_difference_is_found(void **state)
     run(differs_late, 2, 2);
 }
 
+/* Nobody is inside what all have left, though none has begun anything since. */
+static int left_all(weft_comm *comm, void *context)
+{
+    char text[4096];
+    int32_t value[MOST_RANKS] = {0}, wrong = 0;
+    (void)context;
+    for (int call = 0; call < 5; call++) {
+        wrong += weft_broadcast(value, value, 1, WEFT_DTYPE_I32, 0, comm,
+                                NULL) != WEFT_OK;
+    }
+    wrong +=
+        weft_gather(value, value, 1, WEFT_DTYPE_I32, 0, comm, NULL) != WEFT_OK;
+    wrong += weft_comm_dump(comm, text, sizeof(text)) != WEFT_OK;
+    /* Others may still be on their way out. */
+    char *own = strstr(text, weft_comm_get_rank(comm) ? "rank 1:" : "rank 0:");
+    char *end = own ? strchr(own, '\n') : NULL;
+    if (end) {
+        *end = '\0';
+    }
+    wrong += !end || strstr(own, ", inside") != NULL;
+    wrong += weft_barrier(comm, NULL) != WEFT_OK;
+    return wrong;
+}
+
+static void test_quick_that_is_left_is_not_shown_as_entered(void **state)
+{
+    (void)state;
+    run(left_all, 2, 2);
+}
+
 static void test_quick_two_roots_are_found(void **state)
 {
     (void)state;
@@ -245,6 +275,7 @@ int main(void)
         cmocka_unit_test(test_quick_between_queued_exact),
         cmocka_unit_test(test_quick_late_difference_is_found),
         cmocka_unit_test(test_quick_two_roots_are_found),
+        cmocka_unit_test(test_quick_that_is_left_is_not_shown_as_entered),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

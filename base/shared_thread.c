@@ -57,8 +57,12 @@ static weft_status start(wefti_shared_list *list, wefti_shared_thread *self)
 static bool takes(const wefti_shared_kind *kind, wefti_shared_thread *self,
                   const void *member)
 {
+    if (self->process != getpid()) {
+        return false; /* its lock may be held by a thread that fork left behind
+                       */
+    }
     pthread_mutex_lock(&self->lock);
-    const bool taken = self->process == getpid() && kind->takes(self, member);
+    const bool taken = kind->takes(self, member);
     pthread_mutex_unlock(&self->lock);
     return taken;
 }

@@ -21,9 +21,8 @@
  * of that can be added up by itself with the same bits. So each group is parted
  * into the largest nodes that lie in it:
  *
- *      ranks of a host   0 1 2 3 | 4 5 6      0 2 4 | 1 3 5      0 1 2 | 3 4 5
- *      nodes             [0 1 2 3] [4 5 6]    none               [0 1] 2  3 [4
- * 5]
+ *      ranks of a host   0 1 2 3 | 4 5 6     0 2 4 | 1 3 5    0 1 2 | 3 4 5
+ *      nodes             [0 1 2 3] [4 5 6]   none             [0 1] 2  3 [4 5]
  *
  * Whoever is a node's agent for a block adds up what the ranks of it have, and
  * passes that on, unfinished. All ranks of a host go through blocks in one

@@ -93,7 +93,7 @@ typedef enum wefti_step_kind {
  * SPREAD   SEND: the others of this host and the agents of other hosts.
  * CHILD    SEND: the children, through the levels of the nest.
  * GIVER    RELAY: those that give this rank what they have, or have added up,
- * of the block, this rank among them.
+ *          of the block, this rank among them.
  *
  * A rank sends to itself only in a RELAY.
  */

@@ -98,6 +98,9 @@ WEFT_NODISCARD weft_status weft_mem_register(weft_comm *comm, void *pointer,
  * so there they must. Not while a stream holds operations on it:
  * weft_stream_wait() before. Before the communicator is destroyed; not while a
  * thread is in a call on it. NULL is legal.
+ *
+ * Where ranks of other hosts had it, this rank's progress thread looks for what
+ * they may still put, every 20 ms at least, until the communicator ends.
  */
 void weft_mem_destroy(weft_mem *mem);
 

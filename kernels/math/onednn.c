@@ -40,6 +40,7 @@ static struct {
     api call;
     void *engine, *stream;
     void (*set_threads)(int count); /* of its OpenMP; NULL: it has none */
+    int (*get_threads)(void);
     kept kept[WEFTI_ONEDNN_KEPT];
     size_t next; /* the place to be used again */
 } dnn;
@@ -59,6 +60,8 @@ static bool find_functions(void *library)
 #undef FIND
     void *found = dlsym(library, "omp_set_num_threads");
     memcpy(&dnn.set_threads, &found, sizeof(found));
+    found = dlsym(library, "omp_get_max_threads");
+    memcpy(&dnn.get_threads, &found, sizeof(found));
     return true;
 }
 
@@ -121,8 +124,9 @@ static void open_library(void)
         const wefti_dnnl_version *version = dnn.call.dnnl_version();
         snprintf(dnn.kernel, sizeof(dnn.kernel), "oneDNN %d.%d.%d, %s",
                  version->major, version->minor, version->patch,
-                 isa == WEFTI_DNNL_ISA_BF16 ? "avx512_core_bf16"
-                                            : "avx512_core_amx");
+                 (isa & WEFTI_DNNL_ISA_AMX) == WEFTI_DNNL_ISA_AMX
+                     ? "avx512_core_amx"
+                     : "avx512_core_bf16");
     } /* else it stays open: it may have left threads behind */
 }
 
@@ -237,7 +241,7 @@ static kept *find(const shape *of)
     return place;
 }
 
-bool wefti_onednn_multiply(const wefti_math_gemm *product, bool c_is_wide)
+static bool multiply(const wefti_math_gemm *product, bool c_is_wide)
 {
     const shape of = {.m = (int64_t)product->m,
                       .n = (int64_t)product->n,
@@ -253,9 +257,6 @@ bool wefti_onednn_multiply(const wefti_math_gemm *product, bool c_is_wide)
     void *const places[3] = {(void *)product->a, (void *)product->b,
                              product->c};
     const int names[3] = {WEFTI_DNNL_SRC, WEFTI_DNNL_WEIGHTS, WEFTI_DNNL_DST};
-    if (dnn.set_threads) {
-        dnn.set_threads(1); /* of the calling thread; also where it is made */
-    }
     kept *with = find(&of);
     wefti_dnnl_arg args[3];
     for (size_t i = 0; with && i < 3; i++) {
@@ -269,4 +270,19 @@ bool wefti_onednn_multiply(const wefti_math_gemm *product, bool c_is_wide)
            dnn.call.dnnl_primitive_execute(with->primitive, dnn.stream, 3,
                                            args) == 0 &&
            dnn.call.dnnl_stream_wait(dnn.stream) == 0;
+}
+
+/* One thread, of the caller's own, whose OpenMP stays as it was. */
+bool wefti_onednn_multiply(const wefti_math_gemm *product, bool c_is_wide)
+{
+    const bool limited = dnn.set_threads && dnn.get_threads;
+    const int before = limited ? dnn.get_threads() : 0;
+    if (limited) {
+        dnn.set_threads(1);
+    }
+    const bool done = multiply(product, c_is_wide);
+    if (limited) {
+        dnn.set_threads(before);
+    }
+    return done;
 }

@@ -22,7 +22,8 @@ enum {
     WEFTI_DNNL_DST = 17,
     WEFTI_DNNL_IN_ORDER = 1,
     WEFTI_DNNL_DIMS = 12,
-    WEFTI_DNNL_ISA_BF16 = 0xe7 /* its bits: AVX-512 with products of bf16 */
+    WEFTI_DNNL_ISA_BF16 = 0xe7, /* its bits: AVX-512 with products of bf16 */
+    WEFTI_DNNL_ISA_AMX = 0x3e7
 };
 
 typedef struct wefti_dnnl_memory_desc {

@@ -30,6 +30,7 @@ SAME(WEFTI_DNNL_DST, DNNL_ARG_DST);
 SAME(WEFTI_DNNL_IN_ORDER, dnnl_stream_default_flags);
 SAME(WEFTI_DNNL_DIMS, DNNL_MAX_NDIMS);
 SAME(WEFTI_DNNL_ISA_BF16, dnnl_cpu_isa_avx512_core_bf16);
+SAME(WEFTI_DNNL_ISA_AMX, dnnl_cpu_isa_avx512_core_amx);
 SAME(0, dnnl_success);
 
 #define SIZES(own, theirs)                                                     \

@@ -17,7 +17,9 @@
 
 #include "base/error.h"
 #include "base/sized.h"
+#include "comm/core/live.h"
 #include "comm/make/explain.h"
+#include "comm/post/p2p.h"
 #include "weft/mem.h"
 #include "weft/p2p.h"
 
@@ -132,6 +134,9 @@ static weft_status check_config(const weft_ring_config *given,
         return wefti_error(WEFT_ERR_INVALID,
                            "config.%s is NULL: allowed is an object",
                            own->comm ? "device" : "comm");
+    }
+    if (!wefti_comm_is_live(own->comm)) {
+        return wefti_comm_refuse(own->comm, "config.comm");
     }
     if ((own->kind != WEFT_RING_READ && own->kind != WEFT_RING_CARRY) ||
         (own->way != WEFT_RING_ONE && own->way != WEFT_RING_BOTH) ||
@@ -265,6 +270,7 @@ weft_status weft_ring_create(const weft_ring_config *config,
 static void give_up(weft_ring *ring)
 {
     const uint64_t last = ring->number + (uint64_t)ring->nranks;
+    wefti_p2p_end_round(ring->config.comm, ring->config.queue);
     weft_status status = weft_gate_signal(ring->begun, 0, ring->round, NULL);
     for (int i = 0; i < ring->lane_count; i++) {
         for (size_t place = 0; place < PLACES && status == WEFT_OK; place++) {
@@ -451,9 +457,15 @@ weft_status weft_ring_post(weft_ring *ring, void *own_block,
                              "own_block is NULL: allowed is memory");
     }
     if (status == WEFT_OK) {
-        status = weft_gate_signal(ring->begun, 0, ring->round + 1, compute);
+        status = wefti_p2p_begin_round(ring->config.comm, ring->config.queue,
+                                       ring->config.label);
     }
     if (status != WEFT_OK) {
+        return status;
+    }
+    status = weft_gate_signal(ring->begun, 0, ring->round + 1, compute);
+    if (status != WEFT_OK) {
+        wefti_p2p_end_round(ring->config.comm, ring->config.queue);
         return status;
     }
     ring->round++;
@@ -493,6 +505,7 @@ static weft_status end_round(weft_ring *ring)
                 : wait_gate(ring, of->left, OWN, of->sent[OWN], ring->compute);
     }
     ring->number += (uint64_t)ring->nranks + 1;
+    wefti_p2p_end_round(ring->config.comm, ring->config.queue);
     return status;
 }
 

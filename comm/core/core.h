@@ -331,6 +331,7 @@ struct weft_comm {
     int sm_budget;       /* of its streams there; 0: all */
     int64_t warn_ns, timeout_ns;
     int ops_in_flight;
+    const char *rounds[WEFT_P2P_QUEUES]; /* comm/post/p2p.h; NULL: of none */
     wefti_tuning tuning;
     wefti_known_rates rates; /* the same on all members */
     int ranks_per_core;      /* likewise; 0: not known of all */

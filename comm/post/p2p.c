@@ -394,3 +394,22 @@ weft_status weft_p2p_begin(const weft_p2p *list, size_t list_count,
                ? post_block(list, list_count, comm, NULL, request_out)
                : status;
 }
+
+weft_status wefti_p2p_begin_round(weft_comm *comm, int queue, const char *label)
+{
+    if (comm->rounds[queue]) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "a round of \"%s\" is under way in queue %d of "
+                           "\"%s\": allowed is another queue, 0 .. %d, or to "
+                           "end it before",
+                           comm->rounds[queue], queue, comm->name,
+                           WEFT_P2P_QUEUES - 1);
+    }
+    comm->rounds[queue] = label;
+    return WEFT_OK;
+}
+
+void wefti_p2p_end_round(weft_comm *comm, int queue)
+{
+    comm->rounds[queue] = NULL;
+}

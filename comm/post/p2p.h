@@ -29,4 +29,16 @@ WEFT_NODISCARD weft_status wefti_p2p_post_messages(wefti_p2p_message *messages,
                                                    weft_stream *stream,
                                                    weft_request **handle_out);
 
+/*
+ * wefti_p2p_begin_round - of messages that are posted ahead of what lets them
+ * go (weft/ring.h): such ones of another that came behind them in the same
+ * queue could wait for each other's. label: borrowed until end_round. Both by
+ * the thread that posts.
+ *
+ * Returns     OK | ERR_INVALID (another round is under way there).
+ */
+WEFT_NODISCARD weft_status wefti_p2p_begin_round(weft_comm *comm, int queue,
+                                                 const char *label);
+void wefti_p2p_end_round(weft_comm *comm, int queue);
+
 #endif

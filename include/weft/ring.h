@@ -59,7 +59,9 @@ typedef struct weft_ring weft_ring;
  * count, dtype   of a block, the same on all ranks; at least 1.
  * class_id       for the ledger; 0 counts as WEFT_CLASS_CP.
  * label          for messages and the ledger; borrowed; NULL: "ring".
- * queue          of comm's messages (weft_p2p), the ring's own while it lives.
+ * queue          of comm's messages (weft_p2p), the ring's own during a round:
+ *                rings that take turns share one, others post nothing there
+ *                meanwhile.
  */
 typedef struct weft_ring_config {
     size_t size_bytes; /* sizeof(weft_ring_config) */
@@ -100,7 +102,8 @@ void weft_ring_destroy(weft_ring *ring);
  * compute     of the ring's device; NULL: the caller, here and now. The same
  *             in all calls of a round.
  *
- * Returns     OK | ERR_INVALID (nothing has begun) | as weft_p2p_post, and then
+ * Returns     OK | ERR_INVALID (nothing has begun; also while another ring's
+ *             round is under way in the queue) | as weft_p2p_post, and then
  *             the ring is of no more use.
  * Threads     one at a time for all of comm.  Blocks: no.
  */

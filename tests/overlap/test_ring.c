@@ -417,6 +417,8 @@ static int run_refused(weft_comm *comm, void *context)
     bad = good;
     bad.device = NULL;
     wrong += refuse(&bad, "device is NULL");
+    weft_ring *other;
+    wrong += CHECK(weft_ring_create(&good, &other) == WEFT_OK);
     wrong += CHECK(weft_ring_next(self.ring, self.stream, &block, &owner) ==
                    WEFT_ERR_INVALID) +
              CHECK(strstr(weft_error_text(), "no round") != NULL);
@@ -429,13 +431,23 @@ static int run_refused(weft_comm *comm, void *context)
         CHECK(strstr(weft_error_text(), "under way") != NULL) +
         CHECK(weft_ring_next(self.ring, NULL, &block, &owner) ==
               WEFT_ERR_INVALID) +
-        CHECK(strstr(weft_error_text(), "not the stream") != NULL);
+        CHECK(strstr(weft_error_text(), "not the stream") != NULL) +
+        CHECK(weft_ring_post(other, self.own, self.stream) ==
+              WEFT_ERR_INVALID) +
+        CHECK(strstr(weft_error_text(), "\"kv\" is under way in queue 0") !=
+              NULL);
     do {
         wrong += CHECK(weft_ring_next(self.ring, self.stream, &block, &owner) ==
                        WEFT_OK);
     } while (wrong == 0 && block);
+    wrong += CHECK(weft_ring_post(other, self.own, self.stream) == WEFT_OK);
+    do {
+        wrong += CHECK(weft_ring_next(other, self.stream, &block, &owner) ==
+                       WEFT_OK);
+    } while (wrong == 0 && block);
     wrong += CHECK(weft_stream_wait(self.stream) == WEFT_OK) +
              CHECK(weft_barrier(comm, NULL) == WEFT_OK);
+    weft_ring_destroy(other);
     tear_down(&self);
     weft_ring_destroy(NULL);
     return wrong;
@@ -444,7 +456,7 @@ static int run_refused(weft_comm *comm, void *context)
 static void test_ring_refuses_what_cannot_be(void **state)
 {
     (void)state;
-    run_world((scene){.device = "host", .streams = true, .count = 10}, 2,
+    run_world((scene){.device = "host", .streams = true, .count = 10}, 4,
               run_refused);
 }
 

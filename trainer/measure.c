@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "trainer/checkpoint/pause.h"
 #include "trainer/checkpoint/snapshot.h"
 #include "trainer/numbers.h"
 
@@ -208,7 +209,9 @@ weft_status wefti_measure_run(wefti_replica *replica,
         goto err_snapshot;
     }
     uint32_t before = wefti_numbers_flush_denormals();
+    size_t cuts = wefti_pause_set_cuts(replica->pause, 0);
     status = run_rounds(replica, &snapshot, kinds);
+    (void)wefti_pause_set_cuts(replica->pause, cuts);
     wefti_numbers_restore(before);
     if (status == WEFT_OK) {
         compare(kinds, result_out);

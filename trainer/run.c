@@ -320,11 +320,13 @@ static bool may_recover(const wefti_run_state *state, weft_status status)
 }
 
 /*
- * The newest state there is: this run's, else the one it began with. What ranks
+ * The newest state that fewer ranks can go on from: this run's, else the one it
+ * began with; after a step, as inside one only as many ranks do. What ranks
  * that were lost still save counts no more.
  */
 static weft_status restore(wefti_run_state *state)
 {
+    state->savepoint.complete = true;
     wefti_savepoint resumed = state->savepoint;
     const char *import = state->how.options->import_hf;
     weft_status status = WEFT_OK;

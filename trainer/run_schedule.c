@@ -43,11 +43,16 @@ static weft_status leave_saved(const wefti_run_state *state,
                                const wefti_savepoint_schedule *saved)
 {
     if (saved->inside) {
-        return wefti_error(WEFT_ERR_INVALID,
-                           "--resume %s: the snapshot was made with schedule "
-                           "%s, which parallel.schedule: auto cannot choose; "
-                           "name it (of a list of your own: its file)",
-                           state->savepoint.dir, saved->name);
+        bool named = saved->name[0] != '\0';
+        return wefti_error(
+            WEFT_ERR_INVALID, "--resume %s: the snapshot was made %s%s%s",
+            state->savepoint.dir,
+            named ? "with schedule " : "inside a step without a pipeline",
+            saved->name,
+            named
+                ? ", which parallel.schedule: auto cannot choose; name it (of "
+                  "a list of your own: its file)"
+                : ": allowed is to go on without one");
     }
     return WEFT_OK;
 }

@@ -153,6 +153,22 @@ class PipeProcesses(unittest.TestCase):
             for name in "loss", "grad_norm", "val_loss":
                 self.assertEqual(line[name], wanted[line["step"]][name], name)
 
+    def test_measured_steps_leave_no_snapshot(self):
+        got, _ = self.train(
+            2, "--measure", "--set", "train.steps=4",
+            "--set", "parallel.pipeline_model_parallel_size=1",
+            "--set", "checkpoint.dir=" + self.path("ckpt"), "--set",
+            "checkpoint.every=2", "--set", "checkpoint.inside=2")
+        self.assertEqual(got.returncode, 0, got.stderr)
+        saved = {name for _, folders, _ in os.walk(self.path("ckpt"))
+                 for name in folders if name.startswith("step_")}
+        self.assertEqual(max(saved), "step_00000004")
+        got, lines = self.train(
+            2, "--resume", self.path("ckpt"), "--set", "train.steps=5",
+            "--set", "parallel.pipeline_model_parallel_size=1")
+        self.assertIn("goes on after step 4", got.stderr)
+        self.assertEqual(lines[-1]["step"], 5)
+
     def test_impossible_layouts_are_refused_once(self):
         for setting, message in (
                 ("parallel.pipeline_model_parallel_size=3",

@@ -167,7 +167,9 @@ static weft_status write_file(int folder_fd, const char *folder,
         return wefti_error_system("%s/%s: cannot be made", folder, name);
     }
     for (ssize_t wrote = 1; done < bytes && wrote > 0; done += (size_t)wrote) {
-        wrote = write(fd, text + done, bytes - done);
+        do {
+            wrote = write(fd, text + done, bytes - done);
+        } while (wrote < 0 && errno == EINTR);
         wrote = wrote < 0 ? 0 : wrote;
     }
     if (done < bytes || fsync(fd) != 0) {

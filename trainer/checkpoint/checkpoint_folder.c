@@ -266,8 +266,14 @@ weft_status wefti_checkpoint_folder_scan(int dir_fd, const char *dir,
     return status;
 }
 
+/* What may be removed; rank_NNNNN.weft was in steps of earlier versions. */
 static bool is_our_file(const char *name)
 {
+    int end = 0;
+    if (sscanf(name, "rank_%*5[0-9].weft%n", &end) == 0 && end > 0 &&
+        name[end] == '\0') {
+        return true;
+    }
     char again[WEFTI_CHECKPOINT_FILE_BYTES];
     wefti_checkpoint_file_name(
         strncmp(name, "rank_", 5) == 0 ? strtoull(name + 5, NULL, 10) : 0,

@@ -324,11 +324,11 @@ static weft_status take_lines(const char *path, char *text, size_t bytes,
                               wefti_checkpoint_index *index)
 {
     weft_status status = WEFT_OK;
-    char *at = text + 2, *end = text + bytes - 2;
     if (bytes < 4 || memcmp(text, "{\n", 2) != 0 ||
-        memcmp(end, "}\n", 2) != 0) {
+        memcmp(text + bytes - 2, "}\n", 2) != 0) {
         return wefti_error(WEFT_ERR_INVALID, "%.300s: is no index", path);
     }
+    char *at = text + 2, *end = text + bytes - 2;
     while (at < end && status == WEFT_OK) {
         char *line_end = memchr(at, '\n', (size_t)(end - at));
         line_end = line_end ? line_end : end;

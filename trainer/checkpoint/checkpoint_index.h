@@ -89,6 +89,9 @@ WEFT_NODISCARD weft_status
 wefti_checkpoint_index_unpack(const char *path, char *text, size_t bytes,
                               wefti_checkpoint_index *index_out);
 
+/* Of the text, at most: larger ones are neither written nor read. */
+#define WEFTI_CHECKPOINT_INDEX_BYTES_MOST ((size_t)1 << 30)
+
 /*
  * wefti_checkpoint_index_gather - the text, of the files in a folder, and the
  * index of it.

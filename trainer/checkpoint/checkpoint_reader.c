@@ -21,9 +21,6 @@ enum {
     DIGEST = WEFTI_CHECKPOINT_DIGEST_BYTES
 };
 
-/* Largest index taken. */
-static const off_t index_bytes_most = (off_t)1 << 30;
-
 struct wefti_checkpoint_reader {
     wefti_checkpoint_index index;
     bool *head_known;            /* [nranks] it has been found sound */
@@ -97,7 +94,7 @@ static weft_status read_index(wefti_checkpoint_reader *reader,
 {
     off_t bytes = 0;
     weft_status status = open_file(reader, WEFTI_CHECKPOINT_INDEX, &bytes);
-    if (status == WEFT_OK && bytes > index_bytes_most) {
+    if (status == WEFT_OK && bytes > (off_t)WEFTI_CHECKPOINT_INDEX_BYTES_MOST) {
         status = wefti_error(WEFT_ERR_INVALID, "%s: is larger than 1 GiB",
                              reader->path);
     }

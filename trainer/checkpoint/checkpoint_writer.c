@@ -177,6 +177,14 @@ weft_status wefti_checkpoint_index_gather(const char *folder, uint64_t nranks,
     if (fclose(out) != 0 && status == WEFT_OK) {
         status = wefti_error(WEFT_ERR_NO_MEMORY, "no memory for an index");
     }
+    if (status == WEFT_OK && *bytes_out > WEFTI_CHECKPOINT_INDEX_BYTES_MOST) {
+        status =
+            wefti_error(WEFT_ERR_INVALID,
+                        "%.300s: its index would have %zu bytes: allowed "
+                        "are %zu (a larger overlap.bucket_mb makes fewer "
+                        "sections)",
+                        folder, *bytes_out, WEFTI_CHECKPOINT_INDEX_BYTES_MOST);
+    }
     if (status != WEFT_OK) {
         free(text);
         return status;

@@ -216,6 +216,15 @@ weft_status wefti_pause_run(wefti_pause *pause)
     return status == WEFT_OK ? advance(pause, &at, pause->actions) : status;
 }
 
+size_t wefti_pause_set_cuts(wefti_pause *pause, size_t count)
+{
+    const size_t before = pause ? pause->cut_count : 0;
+    if (pause) {
+        pause->cut_count = count;
+    }
+    return before;
+}
+
 bool wefti_pause_is_partial(const wefti_pause *pause)
 {
     return pause && pause->partial;

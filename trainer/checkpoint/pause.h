@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * trainer/checkpoint/pause.h - snapshots inside a step of a pipeline, and going
+ * trainer/checkpoint/pause.h - snapshots inside a step of training, and going
  * on from one.
  *
  *   the list      |------cut------cut------cut------|  norm, update
@@ -66,8 +66,8 @@ typedef struct wefti_pause {
 } wefti_pause;
 
 /*
- * wefti_pause_create - adds a place to pause to replica, which has a pipeline
- * and a saver; the replica's fini ends it.
+ * wefti_pause_create - adds a place to pause to replica, which has a saver; the
+ * replica's fini ends it.
  *
  * point    copied; its dir does not count
  * count    snapshots in a step, for which the saver has to write; 0: none, but
@@ -90,6 +90,12 @@ void wefti_pause_destroy(wefti_pause *pause);
  *             come to, on all ranks alike.
  */
 WEFT_NODISCARD weft_status wefti_pause_run(wefti_pause *pause);
+
+/*
+ * How many of its snapshots the steps from here on take; returns how many they
+ * took before. What is only measured leaves none. NULL: there are none.
+ */
+size_t wefti_pause_set_cuts(wefti_pause *pause, size_t count);
 
 /* Whether the spans of the last step are those of a part of it. */
 bool wefti_pause_is_partial(const wefti_pause *pause);

@@ -34,6 +34,7 @@ typedef struct wefti_savepoint {
     uint32_t number;
     size_t keep;
     uint8_t digest[WEFTI_CONFIG_DIGEST_BYTES];
+    bool complete; /* those inside a step do not count */
 } wefti_savepoint;
 
 /*

@@ -27,8 +27,9 @@ typedef struct found {
 } found;
 
 /* After an error the step, and where it is, are still reported. */
-static weft_status find_newest(const char *dir, found *found_out)
+static weft_status find_newest(const wefti_savepoint *point, found *found_out)
 {
+    const char *dir = point->dir;
     char inside[WEFTI_CHECKPOINT_PATH_BYTES];
     wefti_checkpoint_done between = {0}, within = {0};
     bool any_between = false, any_within = false;
@@ -37,7 +38,9 @@ static weft_status find_newest(const char *dir, found *found_out)
         return status;
     }
     weft_status inside_status =
-        wefti_checkpoint_find_newest(inside, &any_within, &within);
+        point->complete
+            ? WEFT_OK
+            : wefti_checkpoint_find_newest(inside, &any_within, &within);
     if (inside_status != WEFT_OK && !any_within) {
         return inside_status;
     }
@@ -177,9 +180,10 @@ static weft_status read_step(const wefti_savepoint *point,
 }
 
 /* There must be one. */
-static weft_status find_some(const char *dir, found *found_out)
+static weft_status find_some(const wefti_savepoint *point, found *found_out)
 {
-    weft_status status = find_newest(dir, found_out);
+    const char *dir = point->dir;
+    weft_status status = find_newest(point, found_out);
     return status == WEFT_OK && found_out->step < 0
                ? wefti_error(WEFT_ERR_INVALID, "--resume %s: %s", dir,
                              access(dir, F_OK) == 0
@@ -192,7 +196,7 @@ static weft_status find_some(const char *dir, found *found_out)
 static weft_status choose(const wefti_savepoint *point, wefti_replica *replica,
                           bool must, found *newest)
 {
-    weft_status status = (must ? find_some : find_newest)(point->dir, newest);
+    weft_status status = (must ? find_some : find_newest)(point, newest);
     if (status == WEFT_ERR_INVALID && newest->step >= 0) { /* damaged */
         const wefti_checkpoint_header expect =
             make_expected(point, replica->config.data);
@@ -249,7 +253,7 @@ static weft_status look_up(const wefti_savepoint *point, const wefti_data *data,
     const wefti_checkpoint_header expect = make_expected(point, data);
     found newest = {.step = -1};
     wefti_checkpoint_reader *reader = NULL;
-    weft_status status = find_some(point->dir, &newest);
+    weft_status status = find_some(point, &newest);
     if (status == WEFT_OK) {
         status = open_step(point->dir, &newest, &expect, &reader);
     }

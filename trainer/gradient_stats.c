@@ -17,25 +17,29 @@ weft_status wefti_gradient_stats_init(wefti_gradient_stats *stats,
                                       const wefti_replica *replica)
 {
     const wefti_parameters *plan = &replica->plan;
-    *stats = (wefti_gradient_stats){.tensors = plan->tensors,
-                                    .count = plan->tensor_count};
+    *stats = (wefti_gradient_stats){.count = plan->tensor_count};
     if (plan->copies_head) {
         stats->count--; /* the last; its gradient is the embedding's */
     }
     double *values = calloc(3 * stats->count, sizeof(*values));
-    if (!values) {
+    stats->norms = values;
+    stats->infos = calloc(stats->count, sizeof(*stats->infos));
+    if (!values || !stats->infos) {
         return wefti_error(WEFT_ERR_NO_MEMORY, "statistics of %zu gradients",
                            stats->count);
     }
-    stats->norms = values;
     stats->most = values + stats->count;
     stats->zeros = values + 2 * stats->count;
+    for (size_t t = 0; t < stats->count; t++) {
+        stats->infos[t] = plan->tensors[t].info;
+    }
     return WEFT_OK;
 }
 
 void wefti_gradient_stats_fini(wefti_gradient_stats *stats)
 {
     free(stats->norms);
+    free(stats->infos);
     *stats = (wefti_gradient_stats){0};
 }
 
@@ -64,7 +68,7 @@ weft_status wefti_gradient_stats_take(wefti_gradient_stats *stats,
 {
     weft_comm *comm = replica->config.comm;
     for (size_t t = 0; t < stats->count; t++) {
-        const wefti_tensor *tensor = &stats->tensors[t];
+        const wefti_tensor *tensor = &replica->plan.tensors[t];
         size_t elems = wefti_tensor_elems(&tensor->info);
         stats->norms[t] = sqrt(wefti_sumsq_reduce(
             replica->sums + tensor->first_block, wefti_sumsq_blocks(elems)));

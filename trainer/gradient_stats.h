@@ -15,12 +15,12 @@
 #include "trainer/replica.h"
 
 typedef struct wefti_gradient_stats {
-    uint64_t step;               /* that they are of; 0: none yet */
-    const wefti_tensor *tensors; /* of the plan; borrowed */
-    size_t count;                /* of the model, without a copy of the head */
-    double *norms;               /* [count] */
-    double *most;                /* [count] of the absolute values */
-    double *zeros;               /* [count] how many */
+    uint64_t step;            /* that they are of; 0: none yet */
+    size_t count;             /* of the model, without a copy of the head */
+    wefti_tensor_info *infos; /* [count] */
+    double *norms;            /* [count] */
+    double *most;             /* [count] of the absolute values */
+    double *zeros;            /* [count] how many */
 } wefti_gradient_stats;
 
 /* Room for those of a replica, which stays until fini.

@@ -59,7 +59,7 @@ typedef struct wefti_replica {
     wefti_mesh_comms mesh;
     wefti_parameters plan;
     wefti_pipe pipe;
-    struct wefti_pause *pause; /* inside steps; NULL: none is wanted */
+    struct wefti_pause *pause; /* inside steps; NULL: in tests and trials */
     struct wefti_saver *saver; /* NULL: nothing is saved beside the training */
     wefti_gradient gradient;
     wefti_optimizer optimizer;

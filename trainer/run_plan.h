@@ -11,7 +11,7 @@
 
 wefti_model_shape wefti_run_shape(const wefti_config *config);
 
-/* schedule NULL: no pipeline. Without a ledger. */
+/* Without a ledger. */
 wefti_replica_config wefti_run_replica(const wefti_config *config,
                                        weft_comm *comm, weft_device *device,
                                        const wefti_data *data,

@@ -54,7 +54,7 @@ static void compare(const wefti_history *history, wefti_history_series series,
     for (size_t k = 0; k < history->count; k++) {
         const wefti_history_value *value = &history->points[k].values[series];
         if (value->count > 0) {
-            double mean = wefti_history_mean(&history->points[k], series);
+            double mean = value->sum / (double)value->count;
             assert_true(value->least <= mean + 1e-9);
             assert_true(mean <= value->most + 1e-9);
             found.least =
@@ -63,8 +63,6 @@ static void compare(const wefti_history *history, wefti_history_series series,
                 found.count ? fmax(found.most, value->most) : value->most;
             found.sum += value->sum;
             found.count += value->count;
-        } else {
-            assert_true(isnan(wefti_history_mean(&history->points[k], series)));
         }
     }
     assert_int_equal(found.count, expected->count);

@@ -129,7 +129,7 @@ typedef struct wefti_config {
         char *dir;     /* joined with folder */
         int64_t every; /* steps; 0 = never */
         int64_t keep;
-        int64_t inside; /* snapshots in each step of a pipeline */
+        int64_t inside; /* snapshots in each step */
         bool async;     /* written beside the steps that follow */
     } checkpoint;
 

@@ -40,6 +40,26 @@ static weft_status check_inside(const wefti_config *config)
 }
 
 /* What only a pipeline has, asked for without one. */
+/* Micro-batches of a step that a copy of the model has; 0: no copy fits. */
+static int64_t count_each(const wefti_config *config, int nranks)
+{
+    int copies = wefti_config_mesh(config, nranks).dp;
+    return copies > 0 ? config->train.global_batch_size /
+                            config->train.micro_batch_size / copies
+                      : 0;
+}
+
+static weft_status check_count(const wefti_config *config, int nranks)
+{
+    int64_t each = count_each(config, nranks);
+    return each <= WEFT_SCHEDULE_MICROBATCHES_MOST
+               ? WEFT_OK
+               : refuse(config, "train", "global_batch_size",
+                        "gives each copy of the model %" PRId64
+                        " micro-batches a step; allowed are %d",
+                        each, WEFT_SCHEDULE_MICROBATCHES_MOST);
+}
+
 static weft_status check_without(const wefti_config *config)
 {
     const char *needs =
@@ -194,15 +214,7 @@ static weft_status check_list(const wefti_config *config,
 /* The schedule itself says what it needs. */
 static weft_status check_schedule(const wefti_config *config, int nranks)
 {
-    int64_t each = config->train.global_batch_size /
-                   config->train.micro_batch_size /
-                   wefti_config_mesh(config, nranks).dp;
-    if (each > WEFT_SCHEDULE_MICROBATCHES_MOST) {
-        return refuse(config, "train", "global_batch_size",
-                      "gives each pipeline %" PRId64
-                      " micro-batches a step; allowed are %d",
-                      each, WEFT_SCHEDULE_MICROBATCHES_MOST);
-    }
+    int64_t each = count_each(config, nranks);
     weft_schedule *schedule = NULL;
     weft_status status = wefti_pipe_schedule_make(config, each, &schedule);
     if (status != WEFT_OK) {
@@ -318,6 +330,10 @@ static weft_status check_auto(const wefti_config *config, int nranks)
 
 weft_status wefti_config_check_pipeline(const wefti_config *config, int nranks)
 {
+    weft_status status = check_count(config, nranks);
+    if (status != WEFT_OK) {
+        return status;
+    }
     if (!wefti_pipe_schedule_wanted(config)) {
         return check_without(config);
     }
@@ -326,7 +342,6 @@ weft_status wefti_config_check_pipeline(const wefti_config *config, int nranks)
                       "does not go with a pipeline: the ranks that are left "
                       "do not have all parts of the model");
     }
-    weft_status status = WEFT_OK;
     if (is_named(config, "auto")) {
         status = check_auto(config, nranks);
     } else {

@@ -120,10 +120,3 @@ void wefti_history_add(wefti_history *history, const wefti_metrics_step *step)
         points[history->count++] = point;
     }
 }
-
-double wefti_history_mean(const wefti_history_point *point,
-                          wefti_history_series series)
-{
-    const wefti_history_value *value = &point->values[series];
-    return value->count > 0 ? value->sum / (double)value->count : (double)NAN;
-}

@@ -66,8 +66,4 @@ void wefti_history_fini(wefti_history *history);
  * came after it, as far as points can be distinguished. */
 void wefti_history_add(wefti_history *history, const wefti_metrics_step *step);
 
-/* NAN where there is none. */
-double wefti_history_mean(const wefti_history_point *point,
-                          wefti_history_series series);
-
 #endif

@@ -166,7 +166,7 @@ static void put_gradients(wefti_json *json, const wefti_gradient_stats *stats)
 {
     wefti_json_array_open(json, "gradients");
     for (size_t t = 0; t < stats->count; t++) {
-        const wefti_tensor_info *info = &stats->tensors[t].info;
+        const wefti_tensor_info *info = &stats->infos[t];
         size_t elems = wefti_tensor_elems(info);
         wefti_json_object_open(json, NULL);
         wefti_json_text(json, "tensor", info->name);

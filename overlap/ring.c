@@ -423,6 +423,9 @@ static weft_status check_round(const weft_ring *ring,
         return wefti_error(WEFT_ERR_INVALID,
                            "ring is NULL: allowed is an object");
     }
+    if (begins && !wefti_comm_is_live(ring->config.comm)) {
+        return wefti_comm_refuse(ring->config.comm, "the ring's comm");
+    }
     if (ring->failed != WEFT_OK) {
         return report(ring, wefti_error(ring->failed,
                                         "a round of \"%s\" has failed: allowed "

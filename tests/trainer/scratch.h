@@ -52,6 +52,23 @@ static inline void scratch_close(scratch *own)
     nftw(own->dir, scratch_remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
 
+/* Set up and torn down around a test of cmocka: *state is the folder. */
+static inline int scratch_set_up(void **state)
+{
+    scratch *own = calloc(1, sizeof(*own));
+    scratch_require(own != NULL, "memory");
+    scratch_open(own);
+    *state = own;
+    return 0;
+}
+
+static inline int scratch_tear_down(void **state)
+{
+    scratch_close(*state);
+    free(*state);
+    return 0;
+}
+
 /* DIR/name, valid until the next call. */
 static inline const char *scratch_path(scratch *own, const char *name)
 {

@@ -18,22 +18,6 @@
 
 #include <cmocka.h>
 
-static int set_up(void **state)
-{
-    scratch *own = calloc(1, sizeof(*own));
-    scratch_require(own != NULL, "memory");
-    scratch_open(own);
-    *state = own;
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    scratch_close(*state);
-    free(*state);
-    return 0;
-}
-
 static void assert_good(weft_status status)
 {
     if (status != WEFT_OK) {
@@ -336,7 +320,7 @@ static void test_checkpoint_of_an_older_version_is_refused(void **state)
 int main(void)
 {
 #define SAVING_TEST(name)                                                      \
-    cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+    cmocka_unit_test_setup_teardown(name, scratch_set_up, scratch_tear_down)
     const struct CMUnitTest tests[] = {
         SAVING_TEST(test_checkpoint_saved_step_reads_back),
         SAVING_TEST(test_checkpoint_keep_removes_older_ones_alone),

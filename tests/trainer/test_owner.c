@@ -23,22 +23,6 @@
 
 #include <cmocka.h>
 
-static int set_up(void **state)
-{
-    scratch *own = calloc(1, sizeof(*own));
-    scratch_require(own != NULL, "memory");
-    scratch_open(own);
-    *state = own;
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    scratch_close(*state);
-    free(*state);
-    return 0;
-}
-
 static void assert_good(weft_status status)
 {
     if (status != WEFT_OK) {
@@ -365,7 +349,7 @@ static void test_run_folder_of_a_run_that_goes_on_is_refused(void **state)
 int main(void)
 {
 #define OWNER_TEST(name)                                                       \
-    cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+    cmocka_unit_test_setup_teardown(name, scratch_set_up, scratch_tear_down)
     const struct CMUnitTest tests[] = {
         OWNER_TEST(test_owner_second_run_is_refused_and_named),
         OWNER_TEST(test_owner_killed_leaves_the_folder_free),

@@ -20,22 +20,6 @@
 
 #include <cmocka.h>
 
-static int set_up(void **state)
-{
-    scratch *own = calloc(1, sizeof(*own));
-    scratch_require(own != NULL, "memory");
-    scratch_open(own);
-    *state = own;
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    scratch_close(*state);
-    free(*state);
-    return 0;
-}
-
 static void assert_good(weft_status status)
 {
     if (status != WEFT_OK) {
@@ -392,7 +376,7 @@ static void test_sections_under_another_name_are_no_tensor(void **state)
 int main(void)
 {
 #define SECTION_TEST(name)                                                     \
-    cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+    cmocka_unit_test_setup_teardown(name, scratch_set_up, scratch_tear_down)
     const struct CMUnitTest tests[] = {
         SECTION_TEST(
             test_sections_any_changed_byte_or_length_is_refused_by_name),

@@ -15,7 +15,8 @@
 
 enum {
     REACH_MS = 3000, /* as for interfaces */
-    SLOWEST = 16     /* times slower than the fastest: not worth it */
+    SLOWEST = 16,    /* times slower than the fastest: not worth it */
+    TRIES = 3        /* of all together, until they are faster */
 };
 
 /* ---- the choice ---------------------------------------------------------- */
@@ -329,12 +330,33 @@ static void say(const common *self, const wefti_rail_figures *figures,
     }
 }
 
+/*
+ * Keeps the faster of together and one more try: what else goes on can only
+ * slow one down, and one rail of several for a whole job costs more than a try.
+ */
+static weft_status find_together(const common *self, const wefti_net_try *ask,
+                                 const wefti_port_rails *rails,
+                                 wefti_net_figures *together)
+{
+    /* No faster than each alone allows, whatever the slope between two sizes
+     * makes of noise. */
+    const int64_t least_ps = wefti_rails_byte_ps(rails->byte_ps);
+    wefti_net_figures found = {0};
+    const weft_status status =
+        ask->find(self->world, ask->leader_count, &found);
+    found.byte_ps = found.byte_ps < least_ps ? least_ps : found.byte_ps;
+    if (status == WEFT_OK && found.byte_ps < together->byte_ps) {
+        *together = found;
+    }
+    return status;
+}
+
 /* Of each alone, all ranks using nothing else; then of all together. */
 static weft_status measure(common *self, const wefti_net_try *ask,
                            wefti_net_figures *figures)
 {
     wefti_rail_figures found = {.count = self->count, .alone = {*figures}};
-    wefti_port_rails rails = {.small = 0};
+    wefti_port_rails trial = {.small = 0}, rails;
     weft_status status = WEFT_OK;
     for (int r = 1; r < self->count && status == WEFT_OK; r++) {
         wefti_port_rails only = {.small = r};
@@ -344,23 +366,20 @@ static weft_status measure(common *self, const wefti_net_try *ask,
     }
     const unsigned worth = worth_trying(&found);
     for (int r = 0; r < self->count; r++) {
-        rails.byte_ps[r] = worth >> r & 1 ? found.alone[r].byte_ps : 0;
+        trial.byte_ps[r] = worth >> r & 1 ? found.alone[r].byte_ps : 0;
     }
-    rails.small = find_quickest(&found, worth);
-    wefti_net_figures together = {0};
-    if (status == WEFT_OK) {
-        /* No faster than each alone allows, whatever the slope between two
-         * sizes makes of noise. */
-        const int64_t least_ps = wefti_rails_byte_ps(rails.byte_ps);
-        use(self, &rails);
-        status = ask->find(self->world, ask->leader_count, &together);
-        together.byte_ps =
-            together.byte_ps < least_ps ? least_ps : together.byte_ps;
+    trial.small = find_quickest(&found, worth);
+    wefti_net_figures together = {.byte_ps = INT64_MAX};
+    bool all = false;
+    for (int t = 0; t < TRIES && !all && status == WEFT_OK; t++) {
+        use(self, &trial);
+        status = find_together(self, ask, &trial, &together);
+        all = status == WEFT_OK &&
+              wefti_net_rails_choose(&found, &together, &rails);
     }
     if (status != WEFT_OK) {
         return status;
     }
-    const bool all = wefti_net_rails_choose(&found, &together, &rails);
     use(self, &rails);
     note(self, &rails);
     say(self, &found, &together, all);

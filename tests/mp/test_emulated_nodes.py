@@ -27,6 +27,7 @@ OPS = ["all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce",
        "sendrecv", "barrier"]
 LIMIT_S = 60
 ATTEMPTS = 8  # where other jobs can make two rails measure no faster than one
+RAILS = "120mbit+60mbit"  # so slow that their links limit them, not processors
 
 
 def environment(**settings):
@@ -138,7 +139,7 @@ class Emulated(unittest.TestCase):
         """What is logged of two rails, rank's shell having been run before, and
         how many bytes each of rank 0's interfaces has sent."""
         count = "cat /sys/class/net/eth[01]/statistics/tx_bytes"
-        done = run(emulated(f"{nodes}x1,400mbit+100mbit", nodes, "sh", "-c",
+        done = run(emulated(f"{nodes}x1,{RAILS}", nodes, "sh", "-c",
                             f"{shell}; {PERF} all_reduce --sizes 4M -n 3 -w 1 "
                             f"&& {{ [ $WEFT_RANK != 0 ] || {count}; }}"),
                    WEFT_LOG="info", **settings)
@@ -152,14 +153,14 @@ class Emulated(unittest.TestCase):
         for _ in range(ATTEMPTS):
             err, sent = self.with_rails()
             if ("used in proportion" in err
-                    and 2 * sent[1] < sent[0] < 8 * sent[1]):
+                    and 1.2 * sent[1] < sent[0] < 4 * sent[1]):
                 break
         self.assertRegex(err, r"rails: eth0 [0-9.]+ Gbit/s, eth1 [0-9.]+ "
                          r"Gbit/s; together [0-9.]+ Gbit/s: used in proportion")
         self.assertRegex(err, "network of eth0,eth1: ")
-        # Of 4 to 1; beside other jobs what is measured may be another.
-        self.assertGreater(sent[0], 2 * sent[1])
-        self.assertLess(sent[0], 8 * sent[1])
+        # Of 2 to 1; beside other jobs what is measured may be another.
+        self.assertGreater(sent[0], 1.2 * sent[1])
+        self.assertLess(sent[0], 4 * sent[1])
         # Named, and not measured: what waits says which is slower.
         err, sent = self.with_rails(WEFT_NET_RATES="usual",
                                     WEFT_NET_INTERFACE="eth0,eth1")
@@ -214,7 +215,7 @@ class Emulated(unittest.TestCase):
 
     def test_routes_say_the_rails(self):
         info = os.path.join(BIN, "weft-info")
-        spec = "2x1,200mbit+100mbit"
+        spec = f"2x1,{RAILS}"
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "facts.json")
             for _ in range(ATTEMPTS):

@@ -1,0 +1,572 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * python/weft_torch/backend.cpp - torch.distributed's backend "weft": a call of
+ * c10d becomes operations of weft's public API. No algorithm is here.
+ *
+ *   dist.all_reduce(t)                                  work.wait()
+ *     Backend::allreduce --> weft_op_begin --> requests --> weft_request_wait
+ *
+ * It derives from c10d::Backend as PyTorch's guide for backends of others says;
+ * that interface is of one release of PyTorch, so this is built against the one
+ * that is installed.
+ */
+#include "buffers.hpp"
+
+#include <pybind11/chrono.h>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+using namespace weft_torch;
+
+namespace
+{
+
+/* ---- the backend ----------------------------------------------------------
+ */
+
+/* An operation with what it is of; op's buffers are those of kept tensors. */
+weft_op make_op(weft_collective collective, const char *label,
+                milliseconds timeout)
+{
+    weft_op op = {};
+    op.size_bytes = sizeof(op);
+    op.collective = collective;
+    op.label = label;
+    op.timeout_ms = timeout > kNoTimeout ? (uint64_t)timeout.count() : 0;
+    return op;
+}
+
+class weft_backend : public c10d::Backend
+{
+  public:
+    weft_backend(const intrusive_ptr<c10d::Store> &store, int rank, int size,
+                 milliseconds timeout, const std::string &name)
+        : Backend(rank, size), futures_(std::make_shared<completer>())
+    {
+        init();
+        const weft_unique_id id = share_id(store, rank);
+        weft_comm_config config = {};
+        const std::string short_name = name.substr(0, 31);
+        config.size_bytes = sizeof(config);
+        config.id = &id;
+        config.rank = rank;
+        config.nranks = size;
+        config.name = short_name.c_str();
+        config.timeout_ms = timeout.count();
+        check(weft_comm_create(&config, &comm_));
+    }
+
+    ~weft_backend() override
+    {
+        leave();
+    }
+
+    const std::string getBackendName() const override
+    {
+        return "weft";
+    }
+    bool supportsCoalescing() const override
+    {
+        return true;
+    }
+    uint64_t getSequenceNumberForGroup() override
+    {
+        return number_;
+    }
+    void setSequenceNumberForGroup() override
+    {
+    }
+
+    void abort() override
+    {
+        std::lock_guard<std::mutex> hold(lock_);
+        if (comm_) {
+            check(weft_comm_abort(comm_));
+        }
+    }
+
+    void shutdown() override
+    {
+        leave();
+    }
+
+    /* ---- collectives ------------------------------------------------------
+     */
+
+    intrusive_ptr<Work> allreduce(tensors &list,
+                                  const c10d::AllreduceOptions &opts) override
+    {
+        return end(OpType::ALLREDUCE, "weft:all_reduce",
+                   reduce_all(only(list), opts.reduceOp, opts.timeout));
+    }
+
+    intrusive_ptr<Work>
+    allreduce_coalesced(tensors &list,
+                        const c10d::AllreduceCoalescedOptions &opts) override
+    {
+        begun all;
+        for (at::Tensor &tensor : list) {
+            check_tensor(tensor);
+            all.merge(reduce_all(tensor, opts.reduceOp, opts.timeout));
+        }
+        return end(OpType::ALLREDUCE_COALESCED, "weft:all_reduce_coalesced",
+                   std::move(all));
+    }
+
+    intrusive_ptr<Work> broadcast(tensors &list,
+                                  const c10d::BroadcastOptions &opts) override
+    {
+        weft_op op =
+            make_op(WEFT_COLLECTIVE_BROADCAST, "broadcast", opts.timeout);
+        begun made;
+        op.root = (int)opts.rootRank;
+        const at::Tensor dense = take_both(made, only(list));
+        set_moved(op, dense, dense, dense.numel());
+        return end(OpType::BROADCAST, "weft:broadcast", begin(op, made));
+    }
+
+    intrusive_ptr<Work> reduce(tensors &list,
+                               const c10d::ReduceOptions &opts) override
+    {
+        weft_op op = make_op(WEFT_COLLECTIVE_REDUCE, "reduce", opts.timeout);
+        begun made;
+        op.root = (int)opts.rootRank;
+        const at::Tensor dense = getRank() == op.root
+                                     ? take_both(made, only(list))
+                                     : take_in(made, only(list));
+        made.results = list;
+        set_reduced(op, made, dense, dense, dense.numel(), opts.reduceOp);
+        return end(OpType::REDUCE, "weft:reduce", begin(op, made));
+    }
+
+    intrusive_ptr<Work> allgather(std::vector<tensors> &outputs,
+                                  tensors &inputs,
+                                  const c10d::AllgatherOptions &opts) override
+    {
+        return end(OpType::ALLGATHER, "weft:all_gather",
+                   gather_lists(outputs, inputs, opts.timeout));
+    }
+
+    intrusive_ptr<Work>
+    allgather_coalesced(std::vector<tensors> &outputs, tensors &inputs,
+                        const c10d::AllgatherOptions &opts) override
+    {
+        /* outputs[rank][i], where allgather has outputs[i][rank]. */
+        std::vector<tensors> turned(inputs.size());
+        for (tensors &of_rank : outputs) {
+            require(of_rank.size() == inputs.size(), WEFT_ERR_INVALID,
+                    "all_gather_coalesced: each list needs one output for "
+                    "each input");
+            for (size_t i = 0; i < inputs.size(); i++) {
+                turned[i].push_back(of_rank[i]);
+            }
+        }
+        return end(OpType::ALLGATHER_COALESCED, "weft:all_gather_coalesced",
+                   gather_lists(turned, inputs, opts.timeout));
+    }
+
+    intrusive_ptr<Work>
+    _allgather_base(at::Tensor &output, at::Tensor &input,
+                    const c10d::AllgatherOptions &opts) override
+    {
+        return end(OpType::_ALLGATHER_BASE, "weft:all_gather_into_tensor",
+                   gather_all(output, input, opts.timeout));
+    }
+
+    intrusive_ptr<Work>
+    allgather_into_tensor_coalesced(tensors &outputs, tensors &inputs,
+                                    const c10d::AllgatherOptions &opts) override
+    {
+        begun all;
+        check_pairs(outputs.size(), inputs.size());
+        for (size_t i = 0; i < inputs.size(); i++) {
+            all.merge(gather_all(outputs[i], inputs[i], opts.timeout));
+        }
+        return end(OpType::ALLGATHER_INTO_TENSOR_COALESCED,
+                   "weft:all_gather_into_tensor", std::move(all));
+    }
+
+    intrusive_ptr<Work>
+    reduce_scatter(tensors &outputs, std::vector<tensors> &inputs,
+                   const c10d::ReduceScatterOptions &opts) override
+    {
+        begun all;
+        check_pairs(outputs.size(), inputs.size());
+        for (size_t i = 0; i < outputs.size(); i++) {
+            check_parts(inputs[i], getSize());
+            all.merge(reduce_parts(outputs[i], join(inputs[i]), opts));
+        }
+        return end(OpType::REDUCE_SCATTER, "weft:reduce_scatter",
+                   std::move(all));
+    }
+
+    intrusive_ptr<Work>
+    _reduce_scatter_base(at::Tensor &output, at::Tensor &input,
+                         const c10d::ReduceScatterOptions &opts) override
+    {
+        return end(OpType::_REDUCE_SCATTER_BASE, "weft:reduce_scatter_tensor",
+                   reduce_parts(output, input, opts));
+    }
+
+    intrusive_ptr<Work> reduce_scatter_tensor_coalesced(
+        tensors &outputs, tensors &inputs,
+        const c10d::ReduceScatterOptions &opts) override
+    {
+        begun all;
+        check_pairs(outputs.size(), inputs.size());
+        for (size_t i = 0; i < outputs.size(); i++) {
+            all.merge(reduce_parts(outputs[i], inputs[i], opts));
+        }
+        return end(OpType::REDUCE_SCATTER_TENSOR_COALESCED,
+                   "weft:reduce_scatter_tensor", std::move(all));
+    }
+
+    intrusive_ptr<Work> gather(std::vector<tensors> &outputs, tensors &inputs,
+                               const c10d::GatherOptions &opts) override
+    {
+        weft_op op = make_op(WEFT_COLLECTIVE_GATHER, "gather", opts.timeout);
+        begun made;
+        op.root = (int)opts.rootRank;
+        const at::Tensor in = take_in(made, only(inputs));
+        at::Tensor out;
+        if (getRank() == op.root) {
+            require(outputs.size() == 1, WEFT_ERR_INVALID,
+                    "gather: the root needs one list of outputs");
+            check_same(outputs[0], in, "gather", getSize());
+            out = at::empty({getSize(), in.numel()}, in.options());
+            split_later(made, outputs[0], out);
+        }
+        set_moved(op, in, out, in.numel());
+        return end(OpType::GATHER, "weft:gather", begin(op, made));
+    }
+
+    intrusive_ptr<Work> scatter(tensors &outputs, std::vector<tensors> &inputs,
+                                const c10d::ScatterOptions &opts) override
+    {
+        weft_op op = make_op(WEFT_COLLECTIVE_SCATTER, "scatter", opts.timeout);
+        begun made;
+        op.root = (int)opts.rootRank;
+        const at::Tensor out = take_out(made, only(outputs));
+        at::Tensor in;
+        if (getRank() == op.root) {
+            require(inputs.size() == 1, WEFT_ERR_INVALID,
+                    "scatter: the root needs one list of inputs");
+            check_same(inputs[0], out, "scatter", getSize());
+            in = take_in(made, join(inputs[0]));
+        }
+        set_moved(op, in, out, out.numel());
+        return end(OpType::SCATTER, "weft:scatter", begin(op, made));
+    }
+
+    intrusive_ptr<Work>
+    alltoall_base(at::Tensor &output, at::Tensor &input,
+                  std::vector<int64_t> &output_rows,
+                  std::vector<int64_t> &input_rows,
+                  const c10d::AllToAllOptions &opts) override
+    {
+        check_tensor(output);
+        check_tensor(input);
+        begun made;
+        const at::Tensor in = take_in(made, input);
+        const at::Tensor out = take_out(made, output);
+        return end(
+            OpType::ALLTOALL_BASE, "weft:all_to_all_single",
+            exchange(made, out, in, count_rows(out, output_rows, getSize()),
+                     count_rows(in, input_rows, getSize()), opts.timeout));
+    }
+
+    intrusive_ptr<Work> alltoall(tensors &outputs, tensors &inputs,
+                                 const c10d::AllToAllOptions &opts) override
+    {
+        check_parts(outputs, getSize());
+        check_parts(inputs, getSize());
+        begun made;
+        const at::Tensor in = take_in(made, join(inputs));
+        const at::Tensor out =
+            at::empty({count_all(outputs)}, outputs[0].options());
+        split_later(made, outputs, out);
+        return end(OpType::ALLTOALL, "weft:all_to_all",
+                   exchange(made, out, in, count_each(outputs),
+                            count_each(inputs), opts.timeout));
+    }
+
+    intrusive_ptr<Work> barrier(const c10d::BarrierOptions &opts) override
+    {
+        const weft_op op =
+            make_op(WEFT_COLLECTIVE_BARRIER, "barrier", opts.timeout);
+        begun made;
+        return end(OpType::BARRIER, "weft:barrier", begin(op, made));
+    }
+
+    /* ---- messages ---------------------------------------------------------
+     */
+
+    intrusive_ptr<Work> send(tensors &list, int peer, int tag) override
+    {
+        begun made;
+        const at::Tensor dense = take_in(made, only(list));
+        return message(OpType::SEND, WEFT_P2P_SEND, dense, peer, tag, made);
+    }
+
+    intrusive_ptr<Work> recv(tensors &list, int peer, int tag) override
+    {
+        begun made;
+        const at::Tensor dense = take_out(made, only(list));
+        return message(OpType::RECV, WEFT_P2P_RECV, dense, peer, tag, made);
+    }
+
+    intrusive_ptr<Work> recvAnysource(tensors &, int) override
+    {
+        fail(WEFT_ERR_UNSUPPORTED,
+             "weft: recv without a source: name the rank it comes from");
+    }
+
+    void startCoalescing() override
+    {
+        require(!coalesces_, WEFT_ERR_INVALID, "coalescing has begun already");
+        coalesces_ = true;
+    }
+
+    /* Messages begin here, as one list; collectives have begun. */
+    intrusive_ptr<Work> endCoalescing() override
+    {
+        require(coalesces_, WEFT_ERR_INVALID, "coalescing has not begun");
+        coalesces_ = false;
+        begun made = std::move(batch_);
+        std::vector<weft_p2p> list = std::move(list_);
+        batch_ = begun();
+        list_.clear();
+        if (!list.empty()) {
+            post(list, made);
+        }
+        return end(OpType::COALESCED, "weft:coalesced", std::move(made),
+                   list.empty() ? 0 : -1);
+    }
+
+  private:
+    /* ---- what several calls do --------------------------------------------
+     */
+
+    begun begin(const weft_op &op, begun &made)
+    {
+        std::lock_guard<std::mutex> hold(lock_);
+        weft_request *request = nullptr;
+        check_here();
+        check(weft_op_begin(&op, 0, comm_, &request));
+        number_++;
+        made.requests.push_back(request);
+        return std::move(made);
+    }
+
+    void post(const std::vector<weft_p2p> &list, begun &made)
+    {
+        std::lock_guard<std::mutex> hold(lock_);
+        weft_request *request = nullptr;
+        check_here();
+        check(weft_p2p_begin(list.data(), list.size(), comm_, &request));
+        made.requests.push_back(request);
+    }
+
+    /* Lane of a future: 0, collectives; -1, a list of messages. */
+    intrusive_ptr<Work> end(OpType type, const char *title, begun &&made,
+                            int lane = 0)
+    {
+        if (coalesces_) {
+            batch_.merge(std::move(made));
+            return nullptr;
+        }
+        return c10::make_intrusive<weft_work>(getRank(), type, title, number_,
+                                              lane, std::move(made), futures_);
+    }
+
+    begun reduce_all(const at::Tensor &tensor, const c10d::ReduceOp &reduce,
+                     milliseconds timeout)
+    {
+        weft_op op = make_op(WEFT_COLLECTIVE_ALLREDUCE, "all_reduce", timeout);
+        begun made;
+        const at::Tensor dense = take_both(made, tensor);
+        set_reduced(op, made, dense, dense, dense.numel(), reduce);
+        return begin(op, made);
+    }
+
+    begun gather_all(const at::Tensor &output, const at::Tensor &input,
+                     milliseconds timeout)
+    {
+        weft_op op = make_op(WEFT_COLLECTIVE_ALLGATHER, "all_gather", timeout);
+        begun made;
+        check_tensor(output);
+        check_tensor(input);
+        require(output.numel() == getSize() * input.numel() &&
+                    output.scalar_type() == input.scalar_type(),
+                WEFT_ERR_INVALID,
+                "all_gather: the output must have the inputs of all ranks, and "
+                "their type");
+        const at::Tensor in = take_in(made, input);
+        set_moved(op, in, take_out(made, output), in.numel());
+        return begin(op, made);
+    }
+
+    /* outputs[i] has a tensor for each rank; they may be of different sizes. */
+    begun gather_lists(const std::vector<tensors> &outputs,
+                       const tensors &inputs, milliseconds timeout)
+    {
+        begun all;
+        check_pairs(outputs.size(), inputs.size());
+        for (size_t i = 0; i < inputs.size(); i++) {
+            weft_op op =
+                make_op(WEFT_COLLECTIVE_ALLGATHERV, "all_gather", timeout);
+            begun made;
+            check_tensor(inputs[i]);
+            check_parts(outputs[i], getSize());
+            const at::Tensor in = take_in(made, inputs[i]);
+            const at::Tensor out =
+                at::empty({count_all(outputs[i])}, in.options());
+            split_later(made, outputs[i], out);
+            const std::vector<size_t> counts =
+                scaled(count_each(outputs[i]), find_moved(in).count);
+            set_moved(op, in, out, in.numel());
+            op.recv_counts = counts.data();
+            all.merge(begin(op, made));
+        }
+        return all;
+    }
+
+    begun reduce_parts(const at::Tensor &output, const at::Tensor &input,
+                       const c10d::ReduceScatterOptions &opts)
+    {
+        weft_op op = make_op(WEFT_COLLECTIVE_REDUCESCATTER, "reduce_scatter",
+                             opts.timeout);
+        begun made;
+        check_tensor(output);
+        check_tensor(input);
+        require(input.numel() == getSize() * output.numel() &&
+                    output.scalar_type() == input.scalar_type(),
+                WEFT_ERR_INVALID,
+                "reduce_scatter: the input must have the outputs of all ranks, "
+                "and their type");
+        const at::Tensor in = take_in(made, input);
+        const at::Tensor out = take_out(made, output);
+        set_reduced(op, made, in, out, out.numel(), opts.reduceOp);
+        return begin(op, made);
+    }
+
+    begun exchange(begun &made, const at::Tensor &out, const at::Tensor &in,
+                   const std::vector<int64_t> &comes,
+                   const std::vector<int64_t> &goes, milliseconds timeout)
+    {
+        weft_op op = make_op(WEFT_COLLECTIVE_ALLTOALLV, "all_to_all", timeout);
+        require(out.scalar_type() == in.scalar_type(), WEFT_ERR_INVALID,
+                "all_to_all: input and output are of different types");
+        const size_t each = find_moved(in).count;
+        const std::vector<size_t> sent = scaled(goes, each);
+        const std::vector<size_t> received = scaled(comes, each);
+        set_moved(op, in, out, 0);
+        op.send_counts = sent.data();
+        op.recv_counts = received.data();
+        return begin(op, made);
+    }
+
+    static std::vector<size_t> scaled(const std::vector<int64_t> &counts,
+                                      size_t each)
+    {
+        std::vector<size_t> all;
+        for (const int64_t count : counts) {
+            all.push_back((size_t)count * each);
+        }
+        return all;
+    }
+
+    /* Now, or with all of a batch. */
+    intrusive_ptr<Work> message(OpType type, weft_p2p_kind kind,
+                                const at::Tensor &dense, int peer, int tag,
+                                begun &made)
+    {
+        require(tag == 0, WEFT_ERR_UNSUPPORTED,
+                "tag " + std::to_string(tag) +
+                    ": messages between two ranks are matched in the order in "
+                    "which they are posted; allowed is tag 0");
+        const element moved = find_moved(dense);
+        weft_p2p part = {};
+        part.size_bytes = sizeof(part);
+        part.kind = kind;
+        part.buffer = dense.data_ptr();
+        part.count = (size_t)dense.numel() * moved.count;
+        part.dtype = moved.dtype;
+        part.peer = peer;
+        part.class_id = WEFT_CLASS_PP;
+        part.label = kind == WEFT_P2P_SEND ? "send" : "recv";
+        if (coalesces_) {
+            list_.push_back(part);
+        } else {
+            post({part}, made);
+        }
+        return end(type, kind == WEFT_P2P_SEND ? "weft:send" : "weft:recv",
+                   std::move(made), 1 + 2 * peer + (kind == WEFT_P2P_RECV));
+    }
+
+    /* ---- life -------------------------------------------------------------
+     */
+
+    static weft_unique_id share_id(const intrusive_ptr<c10d::Store> &store,
+                                   int rank)
+    {
+        weft_unique_id id;
+        if (rank == 0) {
+            check(weft_unique_id_create(&id));
+            store->set("weft_id", std::vector<uint8_t>(
+                                      id.bytes, id.bytes + sizeof(id.bytes)));
+        } else {
+            const std::vector<uint8_t> bytes = store->get("weft_id");
+            require(bytes.size() == sizeof(id.bytes), WEFT_ERR_INVALID,
+                    "the store holds something else as weft_id");
+            std::copy(bytes.begin(), bytes.end(), id.bytes);
+        }
+        return id;
+    }
+
+    void check_here() const
+    {
+        require(comm_ != nullptr, WEFT_ERR_INVALID,
+                "this process group has been shut down");
+    }
+
+    /* Ends what is pending, then the threads that wait for it; these may need
+     * Python's lock to tell. */
+    void leave()
+    {
+        std::unique_ptr<pybind11::gil_scoped_release> others;
+        if (PyGILState_Check()) {
+            others = std::make_unique<pybind11::gil_scoped_release>();
+        }
+        {
+            std::lock_guard<std::mutex> hold(lock_);
+            weft_comm_destroy(comm_);
+            comm_ = nullptr;
+        }
+        futures_->stop();
+    }
+
+    std::mutex lock_; /* a communicator has one caller at a time */
+    weft_comm *comm_ = nullptr;
+    std::atomic<uint64_t> number_{0};
+    std::shared_ptr<completer> futures_;
+    bool coalesces_ = false;
+    begun batch_;
+    std::vector<weft_p2p> list_;
+};
+
+intrusive_ptr<c10d::Backend> create(const intrusive_ptr<c10d::Store> &store,
+                                    int rank, int size, milliseconds timeout,
+                                    const std::string &name)
+{
+    return c10::make_intrusive<weft_backend>(store, rank, size, timeout, name);
+}
+
+} // namespace
+
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, module)
+{
+    module.def("create", &create,
+               pybind11::call_guard<pybind11::gil_scoped_release>());
+    module.def("version", &weft_version_text);
+}

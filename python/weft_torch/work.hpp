@@ -1,0 +1,342 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * python/weft_torch/work.hpp - what a call of c10d has begun: requests of weft
+ * that end by themselves, tested, waited for, and told to futures.
+ *
+ * What lies in pieces, or is not dense, goes through one dense tensor, which is
+ * copied back by whoever finds the work done first. Futures are completed by
+ * threads that wait in the order of posting: one for collectives, one for each
+ * peer and direction of messages, made when somebody asks for a future.
+ */
+#ifndef WEFT_TORCH_WORK_HPP
+#define WEFT_TORCH_WORK_HPP
+
+#include <torch/csrc/distributed/c10d/Work.hpp>
+#include <torch/extension.h>
+
+#include <weft/weft.h>
+
+#include <condition_variable>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+namespace weft_torch
+{
+
+using c10::intrusive_ptr;
+using c10d::OpType;
+using c10d::Work;
+using milliseconds = std::chrono::milliseconds;
+using tensors = std::vector<at::Tensor>;
+
+/* ---- errors ---------------------------------------------------------------
+ */
+
+[[noreturn]] inline void fail(weft_status status, const std::string &text)
+{
+    if (status == WEFT_ERR_INVALID) {
+        C10_THROW_ERROR(ValueError, text);
+    }
+    if (status == WEFT_ERR_UNSUPPORTED) {
+        C10_THROW_ERROR(NotImplementedError, text);
+    }
+    C10_THROW_ERROR(DistBackendError, text);
+}
+
+/* weft's text is this thread's last one. */
+inline void check(weft_status status)
+{
+    if (status != WEFT_OK) {
+        fail(status, std::string("weft: ") + weft_error_text());
+    }
+}
+
+inline void require(bool holds, weft_status status, const std::string &text)
+{
+    if (!holds) {
+        fail(status, "weft: " + text);
+    }
+}
+
+/* ---- work -----------------------------------------------------------------
+ */
+
+/* What has been begun, and what has to live and to happen until it is done. */
+struct begun {
+    std::vector<weft_request *> requests;
+    tensors kept;
+    tensors results;
+    std::vector<std::function<void()>> after; /* copies back */
+
+    void merge(begun &&other)
+    {
+        requests.insert(requests.end(), other.requests.begin(),
+                        other.requests.end());
+        kept.insert(kept.end(), other.kept.begin(), other.kept.end());
+        results.insert(results.end(), other.results.begin(),
+                       other.results.end());
+        after.insert(after.end(), other.after.begin(), other.after.end());
+        other.requests.clear();
+    }
+};
+
+class weft_work;
+
+/* Threads that complete futures, by lane: those of one end in order. */
+class completer
+{
+  public:
+    ~completer()
+    {
+        stop();
+    }
+    void add(int lane, intrusive_ptr<weft_work> work);
+    void stop(); /* once all requests end by themselves */
+
+  private:
+    struct line {
+        std::deque<intrusive_ptr<weft_work>> waiting;
+        std::thread thread;
+    };
+    void run(line &mine);
+
+    std::mutex lock_;
+    std::condition_variable changed_;
+    std::map<int, line> lines_;
+    bool stopped_ = false;
+};
+
+class weft_work : public Work
+{
+  public:
+    weft_work(int rank, OpType type, const char *title, uint64_t number,
+              int lane, begun &&what, std::shared_ptr<completer> futures)
+        : Work(rank, type, title, what.kept), number_(number), lane_(lane),
+          what_(std::move(what)), futures_(std::move(futures))
+    {
+    }
+
+    ~weft_work() override
+    {
+        for (weft_request *request : what_.requests) {
+            weft_request_destroy(request);
+        }
+    }
+
+    bool isCompleted() override
+    {
+        return settle();
+    }
+
+    bool isSuccess() const override
+    {
+        std::lock_guard<std::mutex> hold(lock_);
+        return done_ && !failure_;
+    }
+
+    std::exception_ptr exception() const override
+    {
+        std::lock_guard<std::mutex> hold(lock_);
+        return failure_;
+    }
+
+    tensors result() override
+    {
+        return what_.results;
+    }
+    uint64_t getSequencenumber() const override
+    {
+        return number_;
+    }
+    void synchronize() override
+    {
+    }
+
+    void abort() override
+    {
+        fail(WEFT_ERR_UNSUPPORTED, "weft: one operation of a group cannot be "
+                                   "aborted; the group can");
+    }
+
+    bool wait(milliseconds timeout) override
+    {
+        if (timeout > kNoTimeout) {
+            wait_until(std::chrono::steady_clock::now() + timeout, timeout);
+        } else {
+            block();
+        }
+        std::exception_ptr failure = exception();
+        if (failure) {
+            std::rethrow_exception(failure);
+        }
+        return true;
+    }
+
+    intrusive_ptr<c10::ivalue::Future> getFuture() override
+    {
+        bool adds = false;
+        {
+            std::lock_guard<std::mutex> hold(lock_);
+            if (!future_) {
+                future_ = c10::make_intrusive<c10::ivalue::Future>(
+                    c10::ListType::create(c10::TensorType::get()));
+                adds = !done_;
+                if (done_) {
+                    tell(future_);
+                }
+            }
+        }
+        if (adds) {
+            futures_->add(
+                lane_,
+                intrusive_ptr<weft_work>::unsafe_reclaim_from_nonowning(this));
+        }
+        return future_;
+    }
+
+    /* Until it is done. */
+    void block()
+    {
+        for (weft_request *request : what_.requests) {
+            (void)!weft_request_wait(request);
+        }
+        settle();
+    }
+
+  private:
+    /* Whether it is done; the first to see that copies back and tells. */
+    bool settle()
+    {
+        intrusive_ptr<c10::ivalue::Future> future;
+        {
+            std::lock_guard<std::mutex> hold(lock_);
+            if (done_) {
+                return true;
+            }
+            if (!find_end()) {
+                return false;
+            }
+            done_ = true;
+            if (recordFunctionEndCallback_) {
+                recordFunctionEndCallback_();
+            }
+            future = future_;
+        }
+        if (future) {
+            tell(future);
+        }
+        return true;
+    }
+
+    bool find_end()
+    {
+        std::exception_ptr failure;
+        for (weft_request *request : what_.requests) {
+            const weft_status status = weft_request_test(request);
+            if (status == WEFT_INPROGRESS) {
+                return false;
+            }
+            try {
+                check(status);
+            } catch (...) {
+                failure = failure ? failure : std::current_exception();
+            }
+        }
+        if (!failure) {
+            at::NoGradGuard guard;
+            for (auto &copy : what_.after) {
+                copy();
+            }
+        }
+        failure_ = failure;
+        return true;
+    }
+
+    void tell(const intrusive_ptr<c10::ivalue::Future> &future) const
+    {
+        if (failure_) {
+            future->setError(failure_);
+        } else {
+            future->markCompleted(c10::IValue(what_.results));
+        }
+    }
+
+    void wait_until(std::chrono::steady_clock::time_point end,
+                    milliseconds timeout)
+    {
+        auto nap = std::chrono::microseconds(1);
+        while (!settle()) {
+            if (std::chrono::steady_clock::now() >= end) {
+                fail(WEFT_ERR_TIMEOUT, "weft: not done after " +
+                                           std::to_string(timeout.count()) +
+                                           " ms of wait");
+            }
+            std::this_thread::sleep_for(nap);
+            nap = std::min(nap * 2, std::chrono::microseconds(1000));
+        }
+    }
+
+    const uint64_t number_;
+    const int lane_;
+    begun what_;
+    std::shared_ptr<completer> futures_;
+    mutable std::mutex lock_;
+    bool done_ = false;
+    std::exception_ptr failure_;
+    intrusive_ptr<c10::ivalue::Future> future_;
+};
+
+inline void completer::add(int lane, intrusive_ptr<weft_work> work)
+{
+    {
+        std::lock_guard<std::mutex> hold(lock_);
+        if (!stopped_) {
+            line &mine = lines_[lane];
+            mine.waiting.push_back(std::move(work));
+            if (!mine.thread.joinable()) {
+                mine.thread = std::thread([this, &mine] { run(mine); });
+            }
+            changed_.notify_all();
+            return;
+        }
+    }
+    work->block(); /* the communicator is gone: all its requests have ended */
+}
+
+inline void completer::run(line &mine)
+{
+    std::unique_lock<std::mutex> hold(lock_);
+    for (;;) {
+        changed_.wait(hold, [&] { return stopped_ || !mine.waiting.empty(); });
+        if (mine.waiting.empty()) {
+            return;
+        }
+        intrusive_ptr<weft_work> work = std::move(mine.waiting.front());
+        mine.waiting.pop_front();
+        hold.unlock();
+        work->block();
+        work.reset();
+        hold.lock();
+    }
+}
+
+inline void completer::stop()
+{
+    {
+        std::lock_guard<std::mutex> hold(lock_);
+        stopped_ = true;
+        changed_.notify_all();
+    }
+    for (auto &entry : lines_) {
+        if (entry.second.thread.joinable()) {
+            entry.second.thread.join();
+        }
+    }
+}
+
+} // namespace weft_torch
+
+#endif

@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""torch.distributed over weft: test_torch.py LIB, the folder of libweft.so.
+
+Builds the package against the torch of WEFT_TORCH_PYTHON, else of this Python,
+and runs torch_ranks.py's checks on 2 to 4 ranks. Without a torch of 2.1 or
+later there is nothing to test: exit status 77."""
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+LIB = os.path.abspath(sys.argv.pop(1))
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
+PYTHON = os.environ.get("WEFT_TORCH_PYTHON", sys.executable)
+LIMIT_S = 120
+FOLDER = None  # where the package is
+
+
+def find_torch():
+    """Its version, or why there is none."""
+    done = subprocess.run(
+        [PYTHON, "-c", "import torch, setuptools; print(torch.__version__)"],
+        capture_output=True, text=True, check=False)
+    if done.returncode:
+        return None, done.stderr.strip().split("\n")[-1]
+    version = done.stdout.strip()
+    numbers = [int(n) for n in re.findall(r"\d+", version)[:2]]
+    return (version, "") if numbers >= [2, 1] else (None, f"torch {version}")
+
+
+def build(folder):
+    source = os.path.join(folder, "source")
+    for part in ("python", "include"):
+        shutil.copytree(os.path.join(ROOT, part), os.path.join(source, part),
+                        ignore=shutil.ignore_patterns("build", "*.egg-info"))
+    done = subprocess.run(
+        [PYTHON, "setup.py", "-q", "build_ext", "--inplace"],
+        cwd=os.path.join(source, "python"), capture_output=True, text=True,
+        check=False, env=dict(os.environ, WEFT_LIB=LIB, MAX_JOBS="2"))
+    if done.returncode:
+        sys.exit(done.stdout + done.stderr)
+    return os.path.join(source, "python")
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class Torch(unittest.TestCase):
+    def ranks(self, check, size, ends=None):
+        """Runs a check on all ranks; ends: what they exit with, else 0."""
+        common = dict(os.environ, WORLD_SIZE=str(size),
+                      LOCAL_WORLD_SIZE=str(size), MASTER_ADDR="127.0.0.1",
+                      MASTER_PORT=str(free_port()), OMP_NUM_THREADS="1",
+                      PYTHONPATH=FOLDER)
+        started = [subprocess.Popen(
+            [PYTHON, os.path.join(HERE, "torch_ranks.py"), check],
+            env=dict(common, RANK=str(rank)), stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, text=True) for rank in range(size)]
+        until = time.monotonic() + LIMIT_S
+        texts = []
+        try:
+            for one in started:
+                texts.append(one.communicate(
+                    timeout=max(1, until - time.monotonic()))[0])
+        finally:
+            for one in started:
+                one.kill()
+                one.wait()
+        self.assertEqual([one.returncode for one in started],
+                         ends or [0] * size, "\n".join(texts))
+        return texts
+
+    def every(self, check, sizes=(2, 3)):
+        for size in sizes:
+            with self.subTest(size=size):
+                self.ranks(check, size)
+
+    def test_reductions(self):
+        self.every("reductions")
+
+    def test_moves(self):
+        self.every("moves", (2, 4))
+
+    def test_scattered_sums(self):
+        self.every("scattered_sums")
+
+    def test_what_is_not_dense(self):
+        self.every("pieces")
+
+    def test_messages(self):
+        self.every("messages", (2, 4))
+
+    def test_works_and_futures(self):
+        self.every("work")
+
+    def test_groups(self):
+        self.every("groups", (4,))
+
+    def test_refusals(self):
+        self.every("refusals", (2,))
+
+    def test_training(self):
+        self.every("training", (2,))
+
+    def test_killed_rank_is_named(self):
+        self.ranks("killed", 3, [0, 0, -9])
+
+    def test_mismatch_names_both_sides(self):
+        texts = self.ranks("mismatch", 2)
+        self.assertRegex("".join(texts), "rank 0 posted all_reduce of 10 f32, "
+                         "sum, rank 1 posted all_reduce of 11 f32, sum")
+
+    def test_abort_ends_what_waits(self):
+        self.ranks("abort", 3)
+
+    def test_shutdown_ends_what_is_pending(self):
+        self.ranks("shutdown", 2)
+
+
+if __name__ == "__main__":
+    torch, why = find_torch()
+    if not torch:
+        print(f"{PYTHON}: no torch of 2.1 or later ({why}): nothing to test "
+              "weft_torch with; WEFT_TORCH_PYTHON can name a Python")
+        sys.exit(77)
+    with tempfile.TemporaryDirectory() as made:
+        FOLDER = build(made)
+        unittest.main(verbosity=2)

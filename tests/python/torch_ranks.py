@@ -1,0 +1,338 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""One rank of test_torch.py: torch_ranks.py CHECK, with RANK and WORLD_SIZE.
+Each check compares with what a formula says, on every rank."""
+import datetime
+import os
+import sys
+import time
+
+import torch
+import torch.distributed as dist
+import weft_torch  # noqa: F401 (registers the backend)
+
+RANK = int(os.environ["RANK"])
+SIZE = int(os.environ["WORLD_SIZE"])
+NUMBERS = [torch.float32, torch.float64, torch.float16, torch.bfloat16,
+           torch.int8, torch.uint8, torch.int32, torch.int64]
+RANKS = range(SIZE)
+
+
+def values(rank, count, dtype=torch.float32):
+    """Small whole numbers: their sums are exact in every type."""
+    return ((torch.arange(count) * 7 + rank * 3) % 5).to(dtype)
+
+
+def same(found, expected):
+    assert found.dtype == expected.dtype, (found.dtype, expected.dtype)
+    assert torch.equal(found, expected), (found, expected)
+
+
+def refuses(error, text, call, *args, **options):
+    try:
+        call(*args, **options)
+    except error as failure:
+        assert text in str(failure), str(failure)
+    else:
+        raise AssertionError(f"{call} was not refused: {text}")
+
+
+def check_reductions():
+    fold = {dist.ReduceOp.SUM: sum,
+            dist.ReduceOp.PRODUCT: lambda rows: torch.stack(rows).prod(0),
+            dist.ReduceOp.MIN: lambda rows: torch.stack(rows).min(0).values,
+            dist.ReduceOp.MAX: lambda rows: torch.stack(rows).max(0).values}
+    for dtype in NUMBERS:
+        for count in (0, 1, 5, 100003):
+            for op, of in fold.items():
+                rows = [values(r, count, dtype) for r in RANKS]
+                if count:
+                    expected = of(rows).to(dtype)
+                else:
+                    expected = rows[0]
+                tensor = values(RANK, count, dtype)
+                dist.all_reduce(tensor, op)
+                same(tensor, expected)
+                tensor = values(RANK, count, dtype)
+                dist.reduce(tensor, SIZE - 1, op)
+                if RANK == SIZE - 1:
+                    same(tensor, expected)
+    tensor = values(RANK, 12)
+    dist.all_reduce(tensor, dist.ReduceOp.AVG)
+    same(tensor, sum(values(r, 12) for r in RANKS) / SIZE)
+    tensor = torch.tensor([RANK == 0, False, True])
+    dist.all_reduce(tensor)
+    same(tensor, torch.tensor([True, False, True]))
+    for op, start in ((dist.ReduceOp.BAND, 7), (dist.ReduceOp.BOR, 1),
+                      (dist.ReduceOp.BXOR, 3)):
+        tensor = torch.tensor([start + RANK])
+        dist.all_reduce(tensor, op)
+        expected = start
+        for r in range(1, SIZE):
+            expected = {dist.ReduceOp.BAND: expected & (start + r),
+                        dist.ReduceOp.BOR: expected | (start + r),
+                        dist.ReduceOp.BXOR: expected ^ (start + r)}[op]
+        same(tensor, torch.tensor([expected]))
+    tensor = torch.complex(values(RANK, 9), values(RANK + 1, 9))
+    dist.all_reduce(tensor)
+    same(tensor, sum(torch.complex(values(r, 9), values(r + 1, 9))
+                     for r in RANKS))
+    tensor = values(RANK, 8)
+    dist.all_reduce(tensor, dist._make_nccl_premul_sum(2.0))
+    same(tensor, sum(2 * values(r, 8) for r in RANKS))
+
+
+def check_moves():
+    for dtype in NUMBERS + [torch.bool, torch.int16, torch.complex64]:
+        own = values(RANK, 1001, dtype)
+        tensor = own.clone()
+        dist.broadcast(tensor, SIZE - 1)
+        same(tensor, values(SIZE - 1, 1001, dtype))
+        out = torch.empty(SIZE * 1001, dtype=dtype)
+        dist.all_gather_into_tensor(out, own)
+        everything = torch.cat([values(r, 1001, dtype) for r in RANKS])
+        same(out, everything)
+        parts = [torch.empty(1001, dtype=dtype) for _ in RANKS]
+        dist.all_gather(parts, own)
+        same(torch.cat(parts), everything)
+        parts = [torch.empty(10 + r, dtype=dtype) for r in RANKS]
+        dist.all_gather(parts, values(RANK, 10 + RANK, dtype))
+        for r in RANKS:
+            same(parts[r], values(r, 10 + r, dtype))
+        parts = ([torch.empty(1001, dtype=dtype) for _ in RANKS]
+                 if RANK == 0 else None)
+        dist.gather(own, parts, dst=0)
+        if RANK == 0:
+            same(torch.cat(parts), everything)
+        tensor = torch.empty(7, dtype=dtype)
+        dist.scatter(tensor, [values(r, 7, dtype) for r in RANKS]
+                     if RANK == SIZE - 1 else None, src=SIZE - 1)
+        same(tensor, values(RANK, 7, dtype))
+        out = torch.empty(SIZE * 3, 2, dtype=dtype)
+        dist.all_to_all_single(out, torch.stack([values(RANK, 2, dtype)]
+                                                * SIZE * 3))
+        same(out, torch.cat([torch.stack([values(r, 2, dtype)] * 3)
+                             for r in RANKS]))
+        out = [torch.empty(r + 1, dtype=dtype) for r in RANKS]
+        dist.all_to_all(out, [values(RANK + p, RANK + 1, dtype)
+                              for p in RANKS])
+        for r in RANKS:
+            same(out[r], values(r + RANK, r + 1, dtype))
+    out = torch.empty(sum(RANKS) + SIZE, 2)
+    dist.all_to_all_single(out, values(RANK, 2 * SIZE * (RANK + 1)).view(-1, 2),
+                           [r + 1 for r in RANKS], [RANK + 1] * SIZE)
+    first = 0
+    for r in RANKS:
+        same(out[first:first + r + 1],
+             values(r, 2 * SIZE * (r + 1)).view(-1, 2)
+             [RANK * (r + 1):(RANK + 1) * (r + 1)])
+        first += r + 1
+
+
+def check_scattered_sums():
+    for dtype in NUMBERS:
+        total = sum(values(r, 5 * SIZE, dtype) for r in RANKS)
+        expected = total[5 * RANK:5 * RANK + 5]
+        out = torch.empty(5, dtype=dtype)
+        dist.reduce_scatter_tensor(out, values(RANK, 5 * SIZE, dtype))
+        same(out, expected)
+        out = torch.empty(5, dtype=dtype)
+        dist.reduce_scatter(out, list(values(RANK, 5 * SIZE,
+                                             dtype).split(5)))
+        same(out, expected)
+
+
+def check_pieces():
+    """What is not dense comes out as if it were."""
+    tensor = values(RANK, 60).view(6, 10).t()
+    assert not tensor.is_contiguous()
+    dist.all_reduce(tensor)
+    same(tensor, sum(values(r, 60) for r in RANKS).view(6, 10).t())
+    wide = torch.zeros(4, 6)
+    dist.broadcast(wide[:, :3] if RANK else wide[:, :3].copy_(torch.ones(4, 3)),
+                   0)
+    same(wide.sum(), torch.tensor(12.0))
+    out = torch.zeros(SIZE, 8)
+    parts = [out[r, ::2] for r in RANKS]
+    dist.all_gather(parts, values(RANK, 8)[::2])
+    for r in RANKS:
+        same(out[r, ::2], values(r, 8)[::2])
+
+
+def check_messages():
+    right, left = (RANK + 1) % SIZE, (RANK - 1) % SIZE
+    got = torch.empty(50000)
+    works = [dist.isend(values(RANK, 50000), right), dist.irecv(got, left)]
+    for work in works:
+        work.wait()
+    same(got, values(left, 50000))
+    got = [torch.empty(9), torch.empty(11)]
+    for work in dist.batch_isend_irecv(
+            [dist.P2POp(dist.irecv, got[0], left),
+             dist.P2POp(dist.isend, values(RANK, 9), right),
+             dist.P2POp(dist.irecv, got[1], right),
+             dist.P2POp(dist.isend, values(RANK + 1, 11), left)]):
+        work.wait()
+    same(got[0], values(left, 9))
+    same(got[1], values(right + 1, 11))
+    refuses(NotImplementedError, "allowed is tag 0", dist.send, got[0], right,
+            tag=3)
+    refuses(NotImplementedError, "name the rank", dist.recv, got[0])
+
+
+def check_work():
+    """Works, futures, several at once, in any order."""
+    tensors = [values(RANK, 30000) for _ in range(8)]
+    works = [dist.all_reduce(t, async_op=True) for t in tensors]
+    for work in reversed(works):
+        work.wait()
+        assert work.is_completed() and work.is_success()
+    for tensor in tensors:
+        same(tensor, sum(values(r, 30000) for r in RANKS))
+    tensor = values(RANK, 100)
+    future = dist.all_reduce(tensor, async_op=True).get_future()
+    then = future.then(lambda f: f.value()[0] + 1)
+    same(then.wait(), sum(values(r, 100) for r in RANKS) + 1)
+    with dist._coalescing_manager(async_ops=True) as manager:
+        for tensor in (pair := [values(RANK, 4), values(RANK + 1, 6)]):
+            dist.all_reduce(tensor)
+    manager.wait()
+    same(pair[1], sum(values(r + 1, 6) for r in RANKS))
+    outs = [torch.empty(4 * SIZE), torch.empty(2 * SIZE)]
+    with dist._coalescing_manager():
+        for out, count in zip(outs, (4, 2)):
+            dist.all_gather_into_tensor(out, values(RANK, count))
+    same(outs[1], torch.cat([values(r, 2) for r in RANKS]))
+    dist.barrier()
+    things = [None] * SIZE
+    dist.all_gather_object(things, {"rank": RANK})
+    assert things == [{"rank": r} for r in RANKS]
+    assert dist.get_backend() == "weft"
+
+
+def check_groups():
+    halves = [dist.new_group([r for r in RANKS if r % 2 == half])
+              for half in (0, 1)]
+    tensor = values(RANK, 10)
+    dist.all_reduce(tensor, group=halves[RANK % 2])
+    same(tensor, sum(values(r, 10) for r in RANKS if r % 2 == RANK % 2))
+
+
+def check_refusals():
+    refuses(NotImplementedError, "a reduction of Short", dist.all_reduce,
+            torch.zeros(3, dtype=torch.int16))
+    refuses(ValueError, "a mean of truth values", dist.all_reduce,
+            torch.zeros(3, dtype=torch.bool), dist.ReduceOp.AVG)
+    refuses((ValueError, RuntimeError), "", dist.all_gather_into_tensor,
+            torch.zeros(SIZE * 3 + 1), torch.zeros(3))
+    tensor = torch.ones(2)
+    dist.all_reduce(tensor)  # nothing was queued, all goes on
+    same(tensor, torch.full((2,), float(SIZE)))
+
+
+def train(wrap):
+    torch.manual_seed(1)
+    model = torch.nn.Sequential(torch.nn.Linear(16, 64), torch.nn.GELU(),
+                                torch.nn.LayerNorm(64), torch.nn.Linear(64, 1))
+    model = wrap(model)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    losses = []
+    for step in range(8):
+        torch.manual_seed(100 * step + RANK)
+        x = torch.randn(32, 16)
+        loss = (model(x) - x.sum(1, keepdim=True)).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        mean = loss.detach().clone()
+        dist.all_reduce(mean, dist.ReduceOp.AVG)
+        losses.append(mean.item())
+    return losses
+
+
+def check_training():
+    """DDP and FSDP2 learn what a model with averaged gradients learns."""
+    class Averaged(torch.nn.Module):
+        def __init__(self, model):
+            super().__init__()
+            self.model = model
+            for parameter in model.parameters():
+                parameter.register_hook(self.average)
+
+        def average(self, gradient):
+            gradient = gradient.clone()
+            dist.all_reduce(gradient, dist.ReduceOp.AVG)
+            return gradient
+
+        def forward(self, x):
+            return self.model(x)
+
+    expected = train(Averaged)
+    assert expected[-1] < expected[0]
+    for wrap in (torch.nn.parallel.DistributedDataParallel, shard):
+        found = train(wrap)
+        for a, b in zip(found, expected):
+            assert abs(a - b) < 1e-5 * abs(b), (wrap, found, expected)
+
+
+def shard(model):
+    from torch.distributed.device_mesh import init_device_mesh
+    try:
+        from torch.distributed.fsdp import fully_shard
+    except ImportError:
+        from torch.distributed._composable.fsdp import fully_shard
+    return fully_shard(model, mesh=init_device_mesh("cpu", (SIZE,)))
+
+
+def check_killed():
+    """The others say who, soon."""
+    tensor = torch.ones(1000)
+    dist.all_reduce(tensor)
+    if RANK == SIZE - 1:
+        os.kill(os.getpid(), 9)
+    begun = time.monotonic()
+    refuses(dist.DistBackendError, f"rank {SIZE - 1}",
+            lambda: [dist.all_reduce(tensor) for _ in range(1000)])
+    assert time.monotonic() - begun < 30, "2 s, beside whatever else runs"
+    os._exit(0)
+
+
+def check_mismatch():
+    refuses(dist.DistBackendError, "all_reduce",
+            lambda: [dist.all_reduce(torch.ones(10 + RANK)),
+                     dist.barrier()])
+    os._exit(0)
+
+
+def check_abort():
+    """One rank gives up; who waits in another hears it."""
+    if RANK:
+        refuses(dist.DistBackendError, "abort", dist.barrier)
+    else:
+        time.sleep(0.5)
+        dist.distributed_c10d._get_default_group()._get_backend(
+            torch.device("cpu")).abort()
+    os._exit(0)
+
+
+def check_shutdown():
+    """What is pending ends with an error; futures too."""
+    work = dist.irecv(torch.empty(4), (RANK + 1) % SIZE)
+    future = work.get_future()
+    dist.barrier()
+    dist.distributed_c10d._get_default_group()._get_backend(
+        torch.device("cpu")).shutdown()
+    refuses(dist.DistBackendError, "", work.wait)
+    refuses(RuntimeError, "", future.wait)
+    refuses(ValueError, "shut down", dist.barrier)
+    os._exit(0)
+
+
+def main():
+    dist.init_process_group("weft",
+                            timeout=datetime.timedelta(seconds=60))
+    globals()["check_" + sys.argv[1]]()
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+main()

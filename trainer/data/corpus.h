@@ -6,26 +6,18 @@
  * Left out: what is empty, what is not UTF-8 (a NUL byte counts as not text, so
  * that the separator occurs nowhere else), and a file whose bytes are those of
  * one already taken; after the last file one note counts those of each ending
- * (trainer/data/skipped.h). Links inside folders are not followed: one note a
- * folder says how many.
+ * (trainer/data/skipped.h). Which files there are trainer/data/walk.h says.
  */
 #ifndef TRAINER_DATA_CORPUS_H
 #define TRAINER_DATA_CORPUS_H
 
+#include "trainer/data/walk.h"
 #include "weft/status.h"
 
 #include <stddef.h>
 #include <stdint.h>
 
 #define WEFTI_CORPUS_SEPARATOR 0
-/* Deepest nesting of folders. */
-#define WEFTI_CORPUS_FOLDER_DEPTH_MOST 64
-
-/*
- * Called with what was left out and why: one line without its end, printable
- * whatever the names of files are (base/printable.h).
- */
-typedef void wefti_corpus_note(void *context, const char *line);
 
 typedef struct wefti_corpus {
     uint8_t *text;
@@ -36,9 +28,7 @@ typedef struct wefti_corpus {
 } wefti_corpus;
 
 /*
- * wefti_corpus_read - read all paths in the order given, folders recursively
- * in byte order of names. A path given may be a link; one that is neither file
- * nor folder is refused, inside folders it is passed over.
+ * wefti_corpus_read - read all paths in the order given.
  *
  * note        NULL: no notes.
  *

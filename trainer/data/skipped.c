@@ -12,8 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const reason_texts[] = {"not text", "empty",
-                                           "the same text as another"};
+static const char *const reason_texts[] = {
+    "not text", "empty", "the same text as another", "the same ids as another",
+    "not named .tokens"};
 
 /* ".dat" of "a/art.dat"; "" where a name has none that is short and plain. */
 static void find_ending(const char *path,

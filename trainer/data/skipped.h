@@ -12,6 +12,8 @@ typedef enum wefti_skipped_reason {
     WEFTI_SKIPPED_NOT_TEXT,
     WEFTI_SKIPPED_EMPTY,
     WEFTI_SKIPPED_SAME_TEXT,
+    WEFTI_SKIPPED_SAME_IDS,
+    WEFTI_SKIPPED_NOT_TOKENS,
     WEFTI_SKIPPED_REASONS
 } wefti_skipped_reason;
 

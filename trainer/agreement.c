@@ -172,8 +172,9 @@ static void write_data(FILE *out, const wefti_data *data,
                        const wefti_options *options)
 {
     char about[96];
-    snprintf(about, sizeof(about), "%zu bytes in %zu file%s", data->text_bytes,
-             data->files_taken, data->files_taken == 1 ? "" : "s");
+    snprintf(about, sizeof(about), "%zu %s in %zu file%s", data->token_count,
+             data->text ? "bytes" : "ids", data->files_taken,
+             data->files_taken == 1 ? "" : "s");
     write_digest(out, "the text of data.paths", data->hash, about);
     if (options->resume) {
         write_resume(out, options->resume);

@@ -100,12 +100,10 @@ void wefti_replica_load(const wefti_replica *replica, uint64_t first,
 {
     size_t seq = replica->config.shape.seq;
     for (size_t i = 0; i < replica->config.micro_batch; i++) {
-        const uint8_t *window =
-            wefti_data_sequence(replica->config.data, first + i);
-        for (size_t t = 0; t < seq; t++) {
-            tokens[i * seq + t] = window[t];
-            targets[i * seq + t] = window[t + 1];
-        }
+        const wefti_data *data = replica->config.data;
+        size_t at = wefti_data_sequence(data, first + i);
+        wefti_data_read(data, at, seq, tokens + i * seq);
+        wefti_data_read(data, at + 1, seq, targets + i * seq);
     }
 }
 
@@ -315,12 +313,13 @@ static wefti_micro_batch load_windows(const wefti_replica *replica,
     int32_t *targets = replica->pipe.targets[0];
     size_t seq = replica->config.shape.seq;
     for (size_t i = 0; i < count; i++) {
+        const wefti_data *data = replica->config.data;
         size_t first_target;
-        const uint8_t *window = wefti_data_validation(replica->config.data,
-                                                      first + i, &first_target);
-        for (size_t t = 0; t < seq; t++) {
-            tokens[i * seq + t] = window[t];
-            targets[i * seq + t] = t >= first_target ? window[t + 1] : -1;
+        size_t at = wefti_data_validation(data, first + i, &first_target);
+        wefti_data_read(data, at, seq, tokens + i * seq);
+        wefti_data_read(data, at + 1, seq, targets + i * seq);
+        for (size_t t = 0; t < first_target; t++) {
+            targets[i * seq + t] = -1;
         }
     }
     return (wefti_micro_batch){tokens, targets, count, seq};

@@ -47,12 +47,13 @@ static void describe_start(const wefti_run_state *state)
     const wefti_replica *replica = &state->replica;
     fprintf(state->how.err,
             "weft-train: %zu parameters in %zu bucket%s on %zu rank%s; %zu "
-            "bytes of text in %zu file%s, %zu to validate\n",
+            "%s in %zu file%s, %zu to validate\n",
             replica->plan.parameter_count, replica->plan.bucket_count,
             replica->plan.bucket_count == 1 ? "" : "s", replica->nranks,
-            replica->nranks == 1 ? "" : "s", state->data.text_bytes,
+            replica->nranks == 1 ? "" : "s", state->data.token_count,
+            state->data.text ? "bytes of text" : "token ids",
             state->data.files_taken, state->data.files_taken == 1 ? "" : "s",
-            state->data.text_bytes - state->data.train_bytes);
+            state->data.token_count - state->data.train_count);
     if (replica->pipe.info.ranks > 1) {
         const wefti_pipe *pipe = &replica->pipe;
         fprintf(state->how.err,

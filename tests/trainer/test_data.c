@@ -90,7 +90,7 @@ static void test_data_folder_is_walked_in_byte_order(void **state)
     assert_int_equal(read_one(f, f->own.dir, 0, 4), WEFT_OK);
     static const char expected[] =
         "capital\0first\0deep\0ten\0two\0accent \xC3\xA9";
-    assert_int_equal(f->data.text_bytes, sizeof(expected) - 1);
+    assert_int_equal(f->data.token_count, sizeof(expected) - 1);
     assert_memory_equal(f->data.text, expected, sizeof(expected) - 1);
     assert_int_equal(f->data.files_taken, 6);
     assert_string_equal(f->notes, "");
@@ -117,7 +117,7 @@ static void test_data_what_is_no_text_is_left_out_with_a_line(void **state)
     scratch_require(mkfifo(fifo, 0600) == 0, "fifo");
 
     assert_int_equal(read_one(f, f->own.dir, 0, 4), WEFT_OK);
-    assert_int_equal(f->data.text_bytes, 19);
+    assert_int_equal(f->data.token_count, 19);
     assert_memory_equal(f->data.text, "text of a\0text of b", 19);
     assert_int_equal(f->data.files_skipped, 5);
     assert_contains(f->notes, "a.dat: not UTF-8 text (byte 0 is 0x00)\n");
@@ -200,7 +200,7 @@ static void test_data_many_files_are_each_taken_once(void **state)
     assert_int_equal(read_paths(f, paths, 2, 0, 4), WEFT_OK);
     assert_int_equal(f->data.files_taken, 150);
     assert_int_equal(f->data.files_skipped, 450);
-    assert_int_equal(f->data.text_bytes, 150 * 4 - 1);
+    assert_int_equal(f->data.token_count, 150 * 4 - 1);
 }
 
 static void test_data_link_given_as_path_is_followed(void **state)
@@ -211,7 +211,7 @@ static void test_data_link_given_as_path_is_followed(void **state)
     char path[600];
     snprintf(path, sizeof(path), "%s", scratch_path(&f->own, "l"));
     assert_int_equal(read_one(f, path, 0, 4), WEFT_OK);
-    assert_int_equal(f->data.text_bytes, 9);
+    assert_int_equal(f->data.token_count, 9);
 }
 
 static void test_data_impossible_is_refused_with_reason(void **state)
@@ -231,7 +231,7 @@ static void test_data_impossible_is_refused_with_reason(void **state)
     assert_int_equal(read_one(f, f->own.dir, 0.2, 4), WEFT_ERR_INVALID);
     assert_contains(weft_error_text(), "validation part has 2 of 10 bytes");
     assert_int_equal(read_one(f, f->own.dir, 0.5, 4), WEFT_OK);
-    assert_int_equal(f->data.train_bytes, 5);
+    assert_int_equal(f->data.train_count, 5);
     assert_int_equal(read_one(f, f->own.dir, 1, 4), WEFT_ERR_INVALID);
     assert_int_equal(read_one(f, f->own.dir, 0.5, 0), WEFT_ERR_INVALID);
 }
@@ -257,10 +257,10 @@ static void check_epochs(const wefti_data *data, uint64_t epochs, char *taken)
 {
     size_t count = wefti_data_epoch_windows(data);
     for (uint64_t g = 0; g < epochs * count; g++) {
-        size_t at = (size_t)(wefti_data_sequence(data, g) - data->text);
-        assert_true(at + data->seq_length < data->train_bytes);
+        size_t at = wefti_data_sequence(data, g);
+        assert_true(at + data->seq_length < data->train_count);
         if (g % count == 0) {
-            memset(taken, 0, data->train_bytes);
+            memset(taken, 0, data->train_count);
         }
         for (size_t i = 0; i < data->seq_length; i++) {
             assert_int_equal(taken[at + i], 0);
@@ -277,8 +277,8 @@ static void test_data_epoch_takes_each_window_once(void **state)
     for (size_t seq = 1; seq <= 40; seq += 3) {
         for (size_t bytes = seq + 1; bytes <= sizeof(text); bytes += 7) {
             wefti_data data = {.text = text,
-                               .text_bytes = bytes,
-                               .train_bytes = bytes,
+                               .token_count = bytes,
+                               .train_count = bytes,
                                .seq_length = seq,
                                .seed = bytes};
             size_t count = wefti_data_epoch_windows(&data);
@@ -294,8 +294,8 @@ static void test_data_order_depends_on_seed_and_epoch_alone(void **state)
     (void)state;
     static uint8_t text[100000];
     wefti_data data = {.text = text,
-                       .text_bytes = sizeof(text),
-                       .train_bytes = sizeof(text),
+                       .token_count = sizeof(text),
+                       .train_count = sizeof(text),
                        .seq_length = 10,
                        .seed = 1};
     wefti_data other = data;
@@ -305,8 +305,8 @@ static void test_data_order_depends_on_seed_and_epoch_alone(void **state)
     size_t same_epoch = 0;
     size_t rising = 0;
     for (uint64_t g = 0; g < count; g++) {
-        const uint8_t *window = wefti_data_sequence(&data, g);
-        assert_ptr_equal(window, wefti_data_sequence(&data, g));
+        size_t window = wefti_data_sequence(&data, g);
+        assert_int_equal(window, wefti_data_sequence(&data, g));
         same_seed += window == wefti_data_sequence(&other, g);
         same_epoch += window == wefti_data_sequence(&data, g + count);
         rising += g > 0 && window > wefti_data_sequence(&data, g - 1);
@@ -314,8 +314,7 @@ static void test_data_order_depends_on_seed_and_epoch_alone(void **state)
     assert_true(same_seed < 10 && same_epoch < 10);
     assert_true(rising > count * 9 / 20 && rising < count * 11 / 20);
     /* Far epochs neither overflow nor leave the text. */
-    const uint8_t *last = wefti_data_sequence(&data, UINT64_MAX);
-    assert_true(last >= text && last + 10 < text + sizeof(text));
+    assert_true(wefti_data_sequence(&data, UINT64_MAX) + 10 < sizeof(text));
 }
 
 static void test_data_validation_counts_each_byte_once(void **state)
@@ -326,14 +325,13 @@ static void test_data_validation_counts_each_byte_once(void **state)
         for (size_t bytes = seq + 1; bytes <= 100; bytes++) {
             int counted[400] = {0};
             wefti_data data = {.text = text,
-                               .text_bytes = 300 + bytes,
-                               .train_bytes = 300,
+                               .token_count = 300 + bytes,
+                               .train_count = 300,
                                .seq_length = seq};
             size_t windows = wefti_data_validation_windows(&data);
             for (size_t v = 0; v < windows; v++) {
                 size_t first;
-                const uint8_t *window = wefti_data_validation(&data, v, &first);
-                size_t at = (size_t)(window - text);
+                size_t at = wefti_data_validation(&data, v, &first);
                 assert_true(at >= 300 && at + seq < 300 + bytes);
                 for (size_t t = first; t < seq; t++) {
                     counted[at + 1 + t]++;
@@ -345,7 +343,7 @@ static void test_data_validation_counts_each_byte_once(void **state)
         }
     }
     wefti_data none = {
-        .text = text, .text_bytes = 300, .train_bytes = 300, .seq_length = 8};
+        .text = text, .token_count = 300, .train_count = 300, .seq_length = 8};
     assert_int_equal(wefti_data_validation_windows(&none), 0);
 }
 

@@ -26,7 +26,7 @@ function putTiles() {
     const tiles = [];
     if (facts.val_loss !== null) {
         tiles.push(tile("validation loss", fixed(facts.val_loss, 4), "from " +
-            fixed(facts.first_val_loss, 4) + ", nats a byte"));
+            fixed(facts.first_val_loss, 4) + ", " + summary.loss_unit));
     }
     if (median !== null) {
         tiles.push(tile("tokens/s", fixed(median.tokens_per_s, 0),
@@ -114,7 +114,7 @@ function putLoss() {
         ["a 4-gram", summary.fourgram_loss]]
         .filter(([, loss]) => loss !== null)
         .map(([name, loss]) => name + " " + fixed(loss, 4)).join(", ");
-    const line = note(said ? said + " nats a byte." : "No validation.");
+    const line = note(said ? said + " " + summary.loss_unit + "." : "No validation.");
     const bottom = least(known(low.loss).concat(known(low.val_loss)));
     const top = most(known(high.loss).concat(known(high.val_loss)));
     if (bottom > top) {
@@ -124,7 +124,7 @@ function putLoss() {
     const room = 0.04 * (top - bottom);
     const validated = known(history.val_loss).length > 0;
     section("Loss", line, html("figure", {},
-        chart("Loss over the steps", "nats a byte", bottom - room, top + room, [
+        chart("Loss over the steps", summary.loss_unit, bottom - room, top + room, [
             {name: "loss", low: low.loss, high: high.loss},
             {name: "loss", line: history.loss},
             {name: "loss", dots: middles.length === 1 ? history.loss : []},

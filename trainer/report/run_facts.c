@@ -112,6 +112,7 @@ static const wefti_fact of_summary[] = {
     SUMMARY(UINT, step),
     SUMMARY(REAL, first_val_loss),
     SUMMARY(REAL, val_loss),
+    SUMMARY(CHARS, loss_unit),
     SUMMARY(REAL, bigram_loss),
     SUMMARY(REAL, fourgram_loss),
     SUMMARY(CHARS, generated),

@@ -22,6 +22,7 @@ void wefti_summary_init(wefti_summary *summary)
     const double unknown = (double)NAN;
     *summary = (wefti_summary){.first_val_loss = unknown,
                                .val_loss = unknown,
+                               .loss_unit = "nats a byte",
                                .bigram_loss = unknown,
                                .fourgram_loss = unknown,
                                .peak_gflops = unknown,
@@ -37,18 +38,20 @@ void wefti_summary_add(wefti_summary *summary, const wefti_metrics_step *step)
 weft_status wefti_summary_set_ngrams(wefti_summary *summary,
                                      const wefti_data *data)
 {
-    size_t validation_bytes = data->text_bytes - data->train_bytes;
+    size_t validation_bytes = data->token_count - data->train_count;
     const struct {
         int order;
         double *loss;
     } rows[] = {{2, &summary->bigram_loss}, {4, &summary->fourgram_loss}};
-    if (wefti_data_validation_windows(data) == 0) {
+    snprintf(summary->loss_unit, sizeof(summary->loss_unit), "nats a %s",
+             data->text ? "byte" : "token");
+    if (!data->text || wefti_data_validation_windows(data) == 0) {
         return WEFT_OK;
     }
     for (size_t i = 0; i < 2; i++) {
         weft_status status = wefti_ngram_measure(
-            rows[i].order, data->text, data->train_bytes,
-            data->text + data->train_bytes, validation_bytes, rows[i].loss);
+            rows[i].order, data->text, data->train_count,
+            data->text + data->train_count, validation_bytes, rows[i].loss);
         if (status != WEFT_OK) {
             return status;
         }
@@ -80,6 +83,23 @@ void wefti_summary_set_generated(wefti_summary *summary, const char *bytes,
         summary->generated[i] = byte < ' ' || byte > '~' ? ' ' : (char)byte;
     }
     summary->generated[length] = '\0';
+}
+
+void wefti_summary_set_ids(wefti_summary *summary, const int32_t *ids,
+                           size_t count)
+{
+    size_t used = 0;
+    summary->generated[0] = '\0';
+    for (size_t i = 0; i < count; i++) {
+        char id[16];
+        int length =
+            snprintf(id, sizeof(id), "%s%" PRId32, i > 0 ? " " : "", ids[i]);
+        if (used + (size_t)length >= sizeof(summary->generated)) {
+            return;
+        }
+        memcpy(summary->generated + used, id, (size_t)length + 1);
+        used += (size_t)length;
+    }
 }
 
 double wefti_summary_exposed(const wefti_metrics_step *step)
@@ -179,10 +199,11 @@ double wefti_summary_emulated_gbps(void)
                : 0.0;
 }
 
-static void print_loss(FILE *file, const char *name, double loss)
+static void print_loss(FILE *file, const wefti_summary *summary,
+                       const char *name, double loss)
 {
     if (!isnan(loss)) {
-        fprintf(file, "%-18s %7.4f nats a byte\n", name, loss);
+        fprintf(file, "%-18s %7.4f %s\n", name, loss, summary->loss_unit);
     }
 }
 
@@ -228,10 +249,10 @@ static void print_steps(const wefti_summary *summary, FILE *file)
 void wefti_summary_print(const wefti_summary *summary, FILE *file)
 {
     fprintf(file, "\n%-18s %7zu\n", "parameters", summary->parameters);
-    print_loss(file, "validation before", summary->first_val_loss);
-    print_loss(file, "validation loss", summary->val_loss);
-    print_loss(file, "2-gram", summary->bigram_loss);
-    print_loss(file, "4-gram", summary->fourgram_loss);
+    print_loss(file, summary, "validation before", summary->first_val_loss);
+    print_loss(file, summary, "validation loss", summary->val_loss);
+    print_loss(file, summary, "2-gram", summary->bigram_loss);
+    print_loss(file, summary, "4-gram", summary->fourgram_loss);
     if (summary->step_count) {
         print_steps(summary, file);
     }

@@ -1,104 +1,171 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * trainer/generate.c - sampling: the whole window is computed anew per byte.
+ * trainer/generate.c - sampling: the whole window is computed anew per token.
  */
 #include "trainer/generate.h"
 
 #include "base/error.h"
+#include "base/plain_number.h"
 
+#include <ctype.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { BYTES = WEFTI_GENERATE_BYTES };
-
-/* The likeliest byte of those with a weight, the first of equals. */
-static size_t find_likeliest(const double *weight)
+static int by_token(const void *left, const void *right)
 {
-    size_t best = 1;
-    for (size_t i = 2; i < BYTES; i++) {
-        best = weight[i] > weight[best] ? i : best;
+    const wefti_generate_choice *a = left, *b = right;
+    return (a->token > b->token) - (a->token < b->token);
+}
+
+/* The likeliest first; of equals the lower token. */
+static int by_weight(const void *left, const void *right)
+{
+    const wefti_generate_choice *a = left, *b = right;
+    int order = (a->weight < b->weight) - (a->weight > b->weight);
+    return order != 0 ? order : by_token(left, right);
+}
+
+static const wefti_generate_choice *
+find_likeliest(const wefti_generate_choice *choices, size_t count)
+{
+    const wefti_generate_choice *best = &choices[0];
+    for (size_t i = 1; i < count; i++) {
+        best = choices[i].weight > best->weight ? &choices[i] : best;
     }
     return best;
 }
 
-/* Leaves the likeliest their weights, takes the others'; their sum. */
-static double keep_likely(double *weight, double sum,
-                          const wefti_generate_config *config)
+/* Leaves the likeliest, in the order of tokens; how many, and their sum. */
+static size_t keep_likely(wefti_generate_choice *choices, size_t count,
+                          const wefti_generate_config *config, double *sum)
 {
-    double kept[BYTES] = {0};
     double kept_sum = 0;
-    size_t most = config->top_k > 0 ? config->top_k : BYTES;
-    for (size_t k = 0; k < most && kept_sum < config->top_p * sum; k++) {
-        size_t i = find_likeliest(weight);
-        if (weight[i] <= 0) {
-            break;
-        }
-        kept[i] = weight[i];
-        kept_sum += weight[i];
-        weight[i] = 0;
+    size_t kept = 0;
+    size_t most = config->top_k > 0 ? config->top_k : count;
+    qsort(choices, count, sizeof(choices[0]), by_weight);
+    while (kept < most && kept < count && choices[kept].weight > 0 &&
+           kept_sum < config->top_p * *sum) {
+        kept_sum += choices[kept++].weight;
     }
-    memcpy(weight, kept, sizeof(kept));
-    return kept_sum;
+    qsort(choices, kept, sizeof(choices[0]), by_token);
+    *sum = kept_sum;
+    return kept;
 }
 
-/* Never the separator, 0. */
-unsigned char wefti_generate_draw(const real logits[WEFTI_GENERATE_BYTES],
-                                  const wefti_generate_config *config,
-                                  wefti_random *random)
+/* All that may be drawn, with their weights; how many, and the sum of these. */
+static size_t weigh(const real *logits, const wefti_generate_config *config,
+                    wefti_generate_choice *choices, double *sum_out)
 {
-    double weight[BYTES];
-    double most = (double)logits[1];
+    const size_t first = config->is_text ? 1 : 0;
+    const size_t count = config->vocab - first;
     double temperature = config->temperature > 0 ? config->temperature : 1;
-    for (size_t i = 2; i < BYTES; i++) {
+    double most = (double)logits[first];
+    for (size_t i = 1; i < count; i++) {
         /* not fmax: gcc 12 breaks down over it on AArch64 */
-        most = (double)logits[i] > most ? (double)logits[i] : most;
+        double logit = (double)logits[first + i];
+        most = logit > most ? logit : most;
     }
-    double sum = 0;
-    weight[0] = 0;
-    for (size_t i = 1; i < BYTES; i++) {
-        weight[i] = exp(((double)logits[i] - most) / temperature);
-        sum += weight[i];
+    *sum_out = 0;
+    for (size_t i = 0; i < count; i++) {
+        double logit = (double)logits[first + i];
+        choices[i].token = (int32_t)(first + i);
+        choices[i].weight = exp((logit - most) / temperature);
+        *sum_out += choices[i].weight;
     }
+    return count;
+}
+
+int32_t wefti_generate_draw(const real *logits,
+                            const wefti_generate_config *config,
+                            wefti_generate_choice *choices,
+                            wefti_random *random)
+{
+    double sum;
+    size_t count = weigh(logits, config, choices, &sum);
     double point = wefti_random_uniform(random);
     if (config->temperature <= 0) {
-        return (unsigned char)find_likeliest(weight);
+        return find_likeliest(choices, count)->token;
     }
     if (config->top_k > 0 || config->top_p < 1) {
-        sum = keep_likely(weight, sum, config);
+        count = keep_likely(choices, count, config, &sum);
     }
     point *= sum;
-    size_t last = BYTES - 1;
-    while (last > 1 && weight[last] <= 0) {
-        last--;
+    while (count > 1 && choices[count - 1].weight <= 0) {
+        count--;
     }
-    for (size_t i = 1; i < last; i++) {
-        point -= weight[i];
+    for (size_t i = 0; i + 1 < count; i++) {
+        point -= choices[i].weight;
         if (point < 0) {
-            return (unsigned char)i;
+            return choices[i].token;
         }
     }
-    return (unsigned char)last;
+    return choices[count - 1].token;
 }
 
-/* The last bytes of text that the model can see. */
+/* One id of text, up to a space; what follows. */
+static weft_status parse_one(const char **text, size_t vocab, int32_t *id_out)
+{
+    char word[32];
+    int64_t value;
+    size_t length = strcspn(*text, " \t\n");
+    snprintf(word, sizeof(word), "%.*s", (int)(length < 31 ? length : 31),
+             *text);
+    if (!wefti_plain_int(word, &value) || value < 0 ||
+        (uint64_t)value >= vocab) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "--generate: '%s' is no token id; allowed are whole "
+                           "numbers 0..%zu with spaces between them, as "
+                           "model.vocab is a number",
+                           word, vocab - 1);
+    }
+    *id_out = (int32_t)value;
+    *text += length;
+    return WEFT_OK;
+}
+
+weft_status wefti_generate_parse(const char *text, size_t vocab,
+                                 int32_t **ids_out, size_t *count_out)
+{
+    /* Each takes a byte and a space, but for the last. */
+    int32_t *ids = malloc((strlen(text) / 2 + 1) * sizeof(*ids));
+    size_t count = 0;
+    *ids_out = NULL;
+    *count_out = 0;
+    if (!ids) {
+        return wefti_error(WEFT_ERR_NO_MEMORY, "--generate: out of memory");
+    }
+    weft_status status = WEFT_OK;
+    while (status == WEFT_OK && *(text += strspn(text, " \t\n")) != '\0') {
+        status = parse_one(&text, vocab, &ids[count++]);
+    }
+    if (status != WEFT_OK || count == 0) {
+        free(ids);
+        return status;
+    }
+    *ids_out = ids;
+    *count_out = count;
+    return WEFT_OK;
+}
+
+/* The last tokens that the model can see. */
 static wefti_micro_batch make_window(const wefti_replica *replica,
-                                     const unsigned char *text, size_t length)
+                                     const int32_t *text, size_t length)
 {
     size_t seq = replica->config.shape.seq;
     size_t seen = length < seq ? length : seq;
     int32_t *tokens = replica->pipe.tokens[0];
-    for (size_t i = 0; i < seen; i++) {
-        tokens[i] = text[length - seen + i];
-    }
+    memcpy(tokens, text + length - seen, seen * sizeof(*tokens));
     return (wefti_micro_batch){tokens, NULL, 1, seen};
 }
 
-/* The next byte, on all ranks that take part. */
-static weft_status next_byte(wefti_replica *replica,
-                             const wefti_micro_batch *batch,
-                             const wefti_generate_config *config,
-                             wefti_random *random, unsigned char *byte_out)
+/* The next token, on all ranks that take part. */
+static weft_status next_token(wefti_replica *replica,
+                              const wefti_micro_batch *batch,
+                              const wefti_generate_config *config,
+                              wefti_generate_choice *choices,
+                              wefti_random *random, int32_t *token_out)
 {
     const real *logits;
     weft_status status = wefti_pipe_evaluate(replica, batch, NULL, &logits);
@@ -108,37 +175,40 @@ static weft_status next_byte(wefti_replica *replica,
     if (logits) {
         const real *last =
             logits + (batch->length - 1) * replica->config.shape.vocab;
-        *byte_out = wefti_generate_draw(last, config, random);
+        *token_out = wefti_generate_draw(last, config, choices, random);
     }
-    return weft_broadcast(byte_out, byte_out, 1, WEFT_DTYPE_U8,
+    return weft_broadcast(token_out, token_out, 1, WEFT_DTYPE_I32,
                           wefti_pipe_last(&replica->pipe),
                           replica->mesh.comms[WEFTI_MESH_CHAIN], NULL);
 }
 
 weft_status wefti_generate(wefti_replica *replica,
-                           const wefti_generate_config *config, char *bytes_out,
-                           size_t count)
+                           const wefti_generate_config *config,
+                           int32_t *tokens_out, size_t count)
 {
-    size_t prompt_bytes = strlen(config->prompt);
-    unsigned char *text = malloc(prompt_bytes + 1 + count);
-    if (!text) {
-        return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for %zu bytes",
-                           prompt_bytes + count);
-    }
-    /* Every text begins after the end of another one. */
-    text[0] = '\n';
-    memcpy(text + 1, config->prompt, prompt_bytes);
-    size_t length = 1 + prompt_bytes;
-    wefti_random random = wefti_random_make(config->seed, prompt_bytes);
+    size_t length = config->prompt_count;
+    int32_t *text = malloc((length + count) * sizeof(*text));
+    wefti_generate_choice *choices = malloc(config->vocab * sizeof(*choices));
     weft_status status = WEFT_OK;
+    if (!text || !choices) {
+        status = wefti_error(WEFT_ERR_NO_MEMORY, "no memory for %zu tokens",
+                             length + count);
+        goto err_free;
+    }
+    memcpy(text, config->prompt, length * sizeof(*text));
+    wefti_random random =
+        wefti_random_make(config->seed, config->prompt_count - 1);
     for (size_t i = 0; i < count && status == WEFT_OK; i++) {
         wefti_micro_batch batch = make_window(replica, text, length);
         text[length] = 0;
-        status = next_byte(replica, &batch, config, &random, &text[length++]);
+        status = next_token(replica, &batch, config, choices, &random,
+                            &text[length++]);
     }
     if (status == WEFT_OK) {
-        memcpy(bytes_out, text + 1 + prompt_bytes, count);
+        memcpy(tokens_out, text + config->prompt_count, count * sizeof(*text));
     }
+err_free:
+    free(choices);
     free(text);
     return status;
 }

@@ -15,10 +15,12 @@
 #include "trainer/agreement.h"
 #include "trainer/checkpoint/pause.h"
 #include "trainer/exchange/hugging_face.h"
+#include "trainer/generate.h"
 #include "trainer/pipe/pipe_schedule.h"
 #include "trainer/run_plan.h"
 #include "trainer/seats.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* How many ranks there will be, before they are connected. */
@@ -139,6 +141,18 @@ static void note_skipped(void *context, const char *line)
     }
 }
 
+/* Before the model is made, not when it has been trained. */
+static weft_status check_prompt(const char *prompt, size_t vocab)
+{
+    int32_t *ids;
+    size_t count;
+    weft_status status = wefti_generate_parse(prompt, vocab, &ids, &count);
+    if (status == WEFT_OK) {
+        free(ids);
+    }
+    return status;
+}
+
 static weft_status open_data(wefti_run_state *state)
 {
     wefti_data_config config = {
@@ -147,10 +161,14 @@ static weft_status open_data(wefti_run_state *state)
         .validation_fraction = state->config.data.validation_fraction,
         .seed = (uint64_t)state->config.data.seed,
         .seq_length = (size_t)state->config.model.seq_length,
+        .vocab = wefti_config_ids(&state->config),
         .note = note_skipped,
         .note_context = state};
     weft_status status = wefti_data_init(&state->data, &config);
     state->has_data = status == WEFT_OK;
+    if (status == WEFT_OK && config.vocab && state->how.options->generate) {
+        return check_prompt(state->how.options->generate, config.vocab);
+    }
     if (status != WEFT_OK) {
         char where[352];
         const char *why = weft_error_text();

@@ -8,6 +8,7 @@
 #include "base/printable.h"
 #include "trainer/generate.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -54,30 +55,101 @@ static weft_status print_generated(const char *bytes, size_t count, FILE *file)
                              : wefti_error_system("writing generated text");
 }
 
-weft_status wefti_run_generate(wefti_run_state *state)
+/* Ids as they may be given to --generate again. */
+static weft_status print_ids(const int32_t *ids, size_t count, FILE *file)
+{
+    for (size_t i = 0; i < count; i++) {
+        fprintf(file, "%" PRId32 "%c", ids[i], i + 1 < count ? ' ' : '\n');
+    }
+    return fflush(file) == 0 ? WEFT_OK
+                             : wefti_error_system("writing generated ids");
+}
+
+/*
+ * What the model goes on from; free() it. Every text begins after the end of
+ * another one; of ids the first one of the data stands for no prompt.
+ */
+static weft_status read_prompt(const wefti_run_state *state, int32_t **ids_out,
+                               size_t *count_out)
 {
     const char *prompt = state->how.options->generate;
-    const wefti_config *config = &state->config;
-    int64_t seed =
-        config->generate.seed < 0 ? config->train.seed : config->generate.seed;
-    wefti_generate_config how = {.prompt = prompt ? prompt : "",
-                                 .temperature = config->generate.temperature,
-                                 .top_k = (size_t)config->generate.top_k,
-                                 .top_p = config->generate.top_p,
-                                 .seed = (uint64_t)seed};
-    size_t count = (size_t)config->generate.bytes;
+    const bool is_ids = state->data.text == NULL;
+    size_t length = prompt ? strlen(prompt) : 0;
+    if (is_ids && prompt) {
+        weft_status status = wefti_generate_parse(
+            prompt, (size_t)state->config.model.vocab, ids_out, count_out);
+        if (status != WEFT_OK || *count_out > 0) {
+            return status;
+        }
+        length = 0;
+    }
+    *count_out = 1 + (is_ids ? 0 : length);
+    *ids_out = malloc(*count_out * sizeof(**ids_out));
+    if (!*ids_out) {
+        return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for %zu tokens",
+                           *count_out);
+    }
+    (*ids_out)[0] = '\n';
+    for (size_t i = 1; i < *count_out; i++) {
+        (*ids_out)[i] = (unsigned char)prompt[i - 1];
+    }
+    if (is_ids) {
+        wefti_data_read(&state->data, 0, 1, *ids_out);
+    }
+    return WEFT_OK;
+}
+
+/* Rank 0's: into the summary, and where --generate asks for it. */
+static weft_status show_generated(wefti_run_state *state, const int32_t *tokens,
+                                  size_t count)
+{
+    const bool asked = state->how.options->generate != NULL;
+    if (!state->data.text) {
+        wefti_summary_set_ids(&state->summary, tokens, count);
+        return asked ? print_ids(tokens, count, state->how.out) : WEFT_OK;
+    }
     char *bytes = malloc(count);
     if (!bytes) {
         return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for %zu bytes",
                            count);
     }
-    weft_status status = wefti_generate(&state->replica, &how, bytes, count);
-    if (status == WEFT_OK && wefti_run_prints(state)) {
-        wefti_summary_set_generated(&state->summary, bytes, count);
-        status =
-            prompt ? print_generated(bytes, count, state->how.out) : WEFT_OK;
+    for (size_t i = 0; i < count; i++) {
+        bytes[i] = (char)(unsigned char)tokens[i];
     }
+    wefti_summary_set_generated(&state->summary, bytes, count);
+    weft_status status =
+        asked ? print_generated(bytes, count, state->how.out) : WEFT_OK;
     free(bytes);
+    return status;
+}
+
+weft_status wefti_run_generate(wefti_run_state *state)
+{
+    const wefti_config *config = &state->config;
+    int64_t seed =
+        config->generate.seed < 0 ? config->train.seed : config->generate.seed;
+    wefti_generate_config how = {.is_text = state->data.text != NULL,
+                                 .vocab = (size_t)config->model.vocab,
+                                 .temperature = config->generate.temperature,
+                                 .top_k = (size_t)config->generate.top_k,
+                                 .top_p = config->generate.top_p,
+                                 .seed = (uint64_t)seed};
+    size_t count = (size_t)config->generate.bytes;
+    int32_t *prompt = NULL;
+    int32_t *tokens = malloc(count * sizeof(*tokens));
+    weft_status status = tokens
+                             ? read_prompt(state, &prompt, &how.prompt_count)
+                             : wefti_error(WEFT_ERR_NO_MEMORY,
+                                           "no memory for %zu tokens", count);
+    how.prompt = prompt;
+    if (status == WEFT_OK) {
+        status = wefti_generate(&state->replica, &how, tokens, count);
+    }
+    if (status == WEFT_OK && wefti_run_prints(state)) {
+        status = show_generated(state, tokens, count);
+    }
+    free(prompt);
+    free(tokens);
     return status;
 }
 

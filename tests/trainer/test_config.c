@@ -130,7 +130,7 @@ static const struct refusal {
     {HEAD "model: {dtype: fp16}", WEFT_ERR_INVALID,
      "fp16 is wrong; allowed is fp32 or bf16 (in this version only fp32)"},
     {HEAD "model: {vocab: words}", WEFT_ERR_INVALID,
-     "allowed is bytes, or a whole number 256..65536"},
+     "allowed is bytes, or a whole number 2..1048576"},
     /* empty values */
     {HEAD "model: {layers: }", WEFT_ERR_INVALID, "is an empty value"},
     {HEAD "model: {layers: ~}", WEFT_ERR_INVALID, "~ is an empty value"},
@@ -151,7 +151,7 @@ static const struct refusal {
     {HEAD "model: {layers: -1}", WEFT_ERR_INVALID, "-1 is out of range"},
     {HEAD "model: {layers: 99999999999999999999}", WEFT_ERR_INVALID,
      "is out of range"},
-    {HEAD "model: {vocab: 255}", WEFT_ERR_INVALID, "255 is out of range"},
+    {HEAD "model: {vocab: 1}", WEFT_ERR_INVALID, "1 is out of range"},
     {HEAD "train: {lr: -1e-9}", WEFT_ERR_INVALID, "is out of range"},
     /* unknown and given twice */
     {HEAD "model: {layer: 4}", WEFT_ERR_INVALID,

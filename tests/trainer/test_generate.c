@@ -16,7 +16,9 @@
 
 #include <cmocka.h>
 
-enum { BYTES = WEFTI_GENERATE_BYTES, ROUNDS = 400 };
+enum { BYTES = 256, ROUNDS = 400 };
+
+static wefti_generate_choice choices[BYTES];
 
 static uint64_t seed;
 
@@ -40,7 +42,7 @@ static int by_logit(const void *left, const void *right)
 }
 
 /* How many bytes are at least as likely, and come before it. */
-static size_t find_place(const real *logits, unsigned char byte)
+static size_t find_place(const real *logits, int32_t byte)
 {
     size_t order[BYTES - 1], place = 0;
     for (size_t i = 0; i + 1 < BYTES; i++) {
@@ -48,14 +50,14 @@ static size_t find_place(const real *logits, unsigned char byte)
     }
     sorted_by = logits;
     qsort(order, BYTES - 1, sizeof(order[0]), by_logit);
-    while (order[place] != byte) {
+    while (order[place] != (size_t)byte) {
         place++;
     }
     return place;
 }
 
-static unsigned char draw_plainly(const real *logits, double temperature,
-                                  wefti_random *random)
+static int32_t draw_plainly(const real *logits, double temperature,
+                            wefti_random *random)
 {
     double most = -HUGE_VAL, sum = 0;
     for (size_t i = 1; i < BYTES; i++) {
@@ -68,7 +70,7 @@ static unsigned char draw_plainly(const real *logits, double temperature,
     for (size_t i = 1; i + 1 < BYTES; i++) {
         point -= exp(((double)logits[i] - most) / temperature);
         if (point < 0) {
-            return (unsigned char)i;
+            return (int32_t)i;
         }
     }
     return BYTES - 1;
@@ -80,14 +82,17 @@ static void test_draw_of_all_is_the_plain_one(void **state)
     (void)state;
     for (int round = 0; round < ROUNDS; round++) {
         wefti_generate_config config = {
+            .is_text = true,
+            .vocab = BYTES,
             .temperature = 0.05 + (double)(random_next(&seed) % 100) / 50,
             .top_p = 1};
         wefti_random one = wefti_random_make(random_next(&seed), 3);
         wefti_random two = one;
         make_logits(logits);
         for (int k = 0; k < 20; k++) {
-            assert_int_equal(wefti_generate_draw(logits, &config, &one),
-                             draw_plainly(logits, config.temperature, &two));
+            assert_int_equal(
+                wefti_generate_draw(logits, &config, choices, &one),
+                draw_plainly(logits, config.temperature, &two));
         }
     }
 }
@@ -99,13 +104,16 @@ static void test_draw_is_from_the_likeliest(void **state)
     for (int round = 0; round < ROUNDS; round++) {
         size_t most = 1 + random_next(&seed) % 8;
         bool seen[8] = {false};
-        wefti_generate_config config = {
-            .temperature = 50, .top_k = most, .top_p = 1};
+        wefti_generate_config config = {.is_text = true,
+                                        .vocab = BYTES,
+                                        .temperature = 50,
+                                        .top_k = most,
+                                        .top_p = 1};
         wefti_random random = wefti_random_make(random_next(&seed), 0);
         make_logits(logits);
         for (int k = 0; k < 200; k++) {
             size_t place = find_place(
-                logits, wefti_generate_draw(logits, &config, &random));
+                logits, wefti_generate_draw(logits, &config, choices, &random));
             assert_true(place < most);
             seen[place] = true;
         }
@@ -126,13 +134,16 @@ static void test_draw_takes_no_more_than_the_share(void **state)
     for (size_t most = 1; most < 8; most++) {
         size_t highest = 0;
         double share = 1 - pow(0.5, (double)most);
-        wefti_generate_config config = {.temperature = 1,
+        wefti_generate_config config = {.is_text = true,
+                                        .vocab = BYTES,
+                                        .temperature = 1,
                                         .top_p = share - 1e-4};
         wefti_random random = wefti_random_make(random_next(&seed), 0);
         for (int k = 0; k < 4000; k++) {
-            size_t byte = wefti_generate_draw(logits, &config, &random);
+            int32_t byte =
+                wefti_generate_draw(logits, &config, choices, &random);
             assert_in_range(byte, 1, most);
-            highest = byte > highest ? byte : highest;
+            highest = (size_t)byte > highest ? (size_t)byte : highest;
         }
         assert_int_equal(highest, most);
     }
@@ -141,13 +152,15 @@ static void test_draw_takes_no_more_than_the_share(void **state)
 static void test_draw_without_temperature_is_the_likeliest(void **state)
 {
     real logits[BYTES];
-    wefti_generate_config config = {.temperature = 0, .top_p = 1};
+    wefti_generate_config config = {
+        .is_text = true, .vocab = BYTES, .temperature = 0, .top_p = 1};
     wefti_random random = wefti_random_make(1, 0);
     (void)state;
     for (int round = 0; round < ROUNDS; round++) {
         make_logits(logits);
         assert_int_equal(
-            find_place(logits, wefti_generate_draw(logits, &config, &random)),
+            find_place(logits,
+                       wefti_generate_draw(logits, &config, choices, &random)),
             0);
     }
 }

@@ -123,6 +123,11 @@ void wefti_config_fini(wefti_config *config)
     *config = (wefti_config){0};
 }
 
+size_t wefti_config_ids(const wefti_config *config)
+{
+    return config->model.ids ? (size_t)config->model.vocab : 0;
+}
+
 void wefti_config_digest(const wefti_config *config,
                          uint8_t digest_out[WEFTI_CONFIG_DIGEST_BYTES])
 {

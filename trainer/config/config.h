@@ -56,6 +56,7 @@ typedef struct wefti_config {
         int64_t kv_heads;
         int64_t ffn_size;
         int64_t vocab; /* "bytes" is 256 */
+        bool ids;      /* vocab was a number: data are token ids */
         int64_t seq_length;
         int64_t experts;
         int64_t experts_per_token;
@@ -187,6 +188,9 @@ void wefti_config_fini(wefti_config *config);
  */
 char *wefti_config_where(const wefti_config *config, const char *section,
                          const char *name, char *text, size_t text_bytes);
+
+/* model.vocab where data are token ids; 0: they are text. */
+size_t wefti_config_ids(const wefti_config *config);
 
 /* The mesh that the sizes make of nranks ranks; dp 0: none, they do not divide
  * them. */

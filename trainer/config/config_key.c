@@ -49,6 +49,7 @@ static const char *const dispatches[] = {"bf16", "fp8", NULL};
 #define SEED_MOST  9007199254740992.0
 #define STEPS_MOST 1e9
 #define RANKS_MOST 65536
+#define VOCAB_MOST 1048576
 
 /* clang-format off */
 const wefti_config_key wefti_config_keys[] = {
@@ -65,9 +66,10 @@ const wefti_config_key wefti_config_keys[] = {
      .about = "width inside the feed-forward network (SwiGLU)"},
     {.section = "model", .name = "vocab", .kind = WEFTI_CONFIG_VOCAB,
      .offset = offsetof(wefti_config, model.vocab),
-     .least = WEFTI_VOCAB_BYTES, .most = 65536, .fallback = "bytes",
+     .least = 2, .most = VOCAB_MOST, .fallback = "bytes",
      .lasting = true,
-     .about = "bytes: 256 of them; a number leaves rows that no byte uses"},
+     .about = "bytes: the data is text; a number: it is token ids below that "
+              "(docs/data.md)"},
     {INT(model, seq_length, 1, 1048576, "512"), .lasting = true,
      .about = "tokens of one sequence"},
     {INT(model, experts, 0, 4096, "0"), .now = "0", .lasting = true,
@@ -92,7 +94,7 @@ const wefti_config_key wefti_config_keys[] = {
 
     {.section = "data", .name = "paths", .kind = WEFTI_CONFIG_PATHS,
      .offset = offsetof(wefti_config, data.paths), .by_content = true,
-     .about = "files and folders of text"},
+     .about = "files and folders of text, or of token ids"},
     {REAL(data, validation_fraction, 0, 0.9, "0.05"), .lasting = true,
      .about = "of each file, its end, that is not trained on"},
     {INT(data, seed, 0, SEED_MOST, "1"), .lasting = true,
@@ -218,11 +220,11 @@ const wefti_config_key wefti_config_keys[] = {
      .about = "steps between two balancings of experts; 0: none"},
 
     {INT(generate, bytes, 1, 1e6, "200"),
-     .about = "that --generate prints"},
+     .about = "that --generate prints, or token ids"},
     {REAL(generate, temperature, 0, 100, "0.7"),
-     .about = "below 1 likely bytes become likelier; 0: only the likeliest"},
-    {INT(generate, top_k, 0, 256, "0"),
-     .about = "so many of the likeliest bytes are drawn from; 0: all"},
+     .about = "below 1 likely ones become likelier; 0: only the likeliest"},
+    {INT(generate, top_k, 0, VOCAB_MOST, "0"),
+     .about = "so many of the likeliest are drawn from; 0: all"},
     {REAL(generate, top_p, 1e-6, 1, "1.0"),
      .about = "as few of the likeliest as have this share together"},
     {INT(generate, seed, -1, SEED_MOST, "-1"),

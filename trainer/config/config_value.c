@@ -171,7 +171,8 @@ set_field(wefti_config *config, const wefti_config_key *key, const char *text)
     case WEFTI_CONFIG_WORDS:
         return add_word(key, text, field);
     case WEFTI_CONFIG_VOCAB:
-        if (strcmp(text, "bytes") == 0) {
+        config->model.ids = strcmp(text, "bytes") != 0;
+        if (!config->model.ids) {
             *(int64_t *)field = WEFTI_VOCAB_BYTES;
             return WEFTI_CONFIG_GOOD;
         }

@@ -165,6 +165,33 @@ static void test_draw_without_temperature_is_the_likeliest(void **state)
     }
 }
 
+/* Ids know no separator, and their vocabulary may be of any size. */
+static void test_draw_of_ids_is_from_all_of_them(void **state)
+{
+    enum { VOCAB = 40 };
+    real logits[VOCAB] = {0};
+    bool seen[VOCAB] = {false};
+    wefti_generate_config config = {
+        .vocab = VOCAB, .temperature = 1, .top_p = 1};
+    wefti_random random = wefti_random_make(random_next(&seed), 0);
+    (void)state;
+    for (int k = 0; k < 4000; k++) {
+        int32_t id = wefti_generate_draw(logits, &config, choices, &random);
+        assert_in_range(id, 0, VOCAB - 1);
+        seen[id] = true;
+    }
+    for (int id = 0; id < VOCAB; id++) {
+        assert_true(seen[id]);
+    }
+    config.top_k = 3; /* of equals those that come first */
+    for (int k = 0; k < 100; k++) {
+        assert_in_range(wefti_generate_draw(logits, &config, choices, &random),
+                        0, 2);
+    }
+    logits[0] = 100;
+    assert_int_equal(wefti_generate_draw(logits, &config, choices, &random), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -172,6 +199,7 @@ int main(void)
         cmocka_unit_test(test_draw_is_from_the_likeliest),
         cmocka_unit_test(test_draw_takes_no_more_than_the_share),
         cmocka_unit_test(test_draw_without_temperature_is_the_likeliest),
+        cmocka_unit_test(test_draw_of_ids_is_from_all_of_them),
     };
     seed = random_seed();
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -8,6 +8,7 @@
  */
 #include "tests/seed.h"
 #include "tests/trainer/job.h"
+#include "tests/trainer/token_files.h"
 #include "trainer/checkpoint/checkpoint.h"
 
 #include <math.h>
@@ -231,6 +232,83 @@ static void test_run_unwritable_json_ends_before_training(void **state)
     job_result_fini(&result);
 }
 
+/* Words of a few ids each, so that there is something to learn. */
+static void write_token_file(const char *name)
+{
+    enum { IDS = 3000, VOCAB = 1000 };
+    static uint32_t ids[IDS];
+    static uint8_t image[TOKEN_HEADER_BYTES + 4 * IDS];
+    uint64_t seed = 1;
+    for (size_t i = 0; i < IDS; i += 3) {
+        uint32_t word = (uint32_t)(random_next(&seed) % 8);
+        ids[i] = 900 + word;
+        ids[i + 1] = 300 + 7 * word;
+        ids[i + 2] = 1;
+    }
+    scratch_write(&own, name, image,
+                  make_tokens(image, ids, IDS, sizeof(ids[0]), VOCAB));
+}
+
+/* Of a vocabulary padded beyond the file's, which has ids above a byte's. */
+static void test_run_learns_token_ids_with_the_same_bits_on_two_ranks(void **st)
+{
+    (void)st;
+    write_token_file("some.tokens");
+    job two = {.nranks = 2,
+               .settings = {"model.vocab=1024", "data.paths=[some.tokens]",
+                            "train.steps=40", "generate.bytes=20"},
+               .generate = "900 300"};
+    job one = two;
+    one.nranks = 1;
+    check_same(&one, &two);
+    job_result result = run_well(&two);
+    assert_true(fabs(result.loss[0] - log(1024)) < 0.2);
+    assert_true(result.val_loss < 1.5); /* a word of 8 every third token */
+    char *text = result.printed;
+    for (size_t i = 0; i < 20; i++) {
+        char *end = text;
+        unsigned long id = strtoul(text, &end, 10);
+        assert_true(end > text && *end == (i < 19 ? ' ' : '\n') && id < 1024);
+        text = end + 1;
+    }
+    assert_int_equal(text - result.printed, result.printed_bytes);
+    job_result_fini(&result);
+}
+
+static void
+test_run_of_other_data_than_the_vocabulary_says_is_refused(void **st)
+{
+    (void)st;
+    write_token_file("some.tokens");
+    static const struct {
+        const char *settings[2], *generate, *part;
+    } wrong[] = {
+        {{"model.vocab=1024"}, NULL, "text.txt: byte 0: not a file of token"},
+        {{"data.paths=[some.tokens]"}, NULL, "no text in "},
+        {{"data.paths=[some.tokens]", "model.vocab=999"},
+         NULL,
+         "some.tokens: byte 24: a vocabulary of 1000; allowed is 1..999"},
+        {{"data.paths=[some.tokens]", "model.vocab=1000"},
+         "7 1000",
+         "--generate: '1000' is no token id; allowed are whole numbers 0..999"},
+        {{"data.paths=[some.tokens]", "model.vocab=1000"},
+         "weft",
+         "--generate: 'weft' is no token id"},
+    };
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+        job what = {.nranks = 2,
+                    .settings = {wrong[i].settings[0], wrong[i].settings[1]},
+                    .generate = wrong[i].generate};
+        job_result result = job_run(&own, &what);
+        assert_int_equal(result.status, WEFT_ERR_INVALID);
+        assert_int_equal(result.steps, 0);
+        if (!strstr(result.error, wrong[i].part)) {
+            fail_msg("\"%s\" instead of \"%s\"", result.error, wrong[i].part);
+        }
+        job_result_fini(&result);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -246,6 +324,10 @@ int main(void)
         cmocka_unit_test(test_run_impossible_layout_is_refused),
         cmocka_unit_test(test_run_diverged_ends_all_ranks_and_saves_nothing),
         cmocka_unit_test(test_run_unwritable_json_ends_before_training),
+        cmocka_unit_test(
+            test_run_learns_token_ids_with_the_same_bits_on_two_ranks),
+        cmocka_unit_test(
+            test_run_of_other_data_than_the_vocabulary_says_is_refused),
     };
     return cmocka_run_group_tests(tests, open_scratch, close_scratch);
 }

@@ -9,6 +9,7 @@
 #include "base/input.h"
 #include "base/json.h"
 #include "kernels/math/real.h"
+#include "trainer/config/config.h"
 #include "trainer/exchange/json_number.h"
 
 #include <fcntl.h>
@@ -49,7 +50,11 @@ static void write_keys(wefti_json *json, const wefti_model_shape *shape)
     wefti_json_bool(json, "mlp_bias", false);
     wefti_json_bool(json, "tie_word_embeddings", shape->tied);
     wefti_json_null(json, "bos_token_id");
-    wefti_json_uint(json, "eos_token_id", SEPARATOR);
+    if (shape->vocab == WEFTI_VOCAB_BYTES) {
+        wefti_json_uint(json, "eos_token_id", SEPARATOR);
+    } else { /* ids, which their tokenizer knows */
+        wefti_json_null(json, "eos_token_id");
+    }
     wefti_json_text(json, "torch_dtype", dtype);
 }
 

@@ -3,9 +3,17 @@
  * kernels/math/math_job.c - the host's kernels behind the arguments of
  * math_launch.h. A job owns all that it needs when it is posted, so that
  * running it can not fail.
+ *
+ *   bf16 arrays     |  piece  |  piece  |  piece  |      rows of them all
+ *                       | widen   ^ round once
+ *                       v         |
+ *   f32 copies      [ a piece ] --> kernel over f32
+ *
+ * so that no copy of a large array is made.
  */
 #include "kernels/math/math_job.h"
 
+#include "base/check.h"
 #include "base/error.h"
 #include "base/small_float.h"
 #include "kernels/math/gemm_bf16.h"
@@ -14,15 +22,20 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* What the copies of one piece may take, where a unit is not larger. */
+enum { PIECE_BYTES = 256 * 1024, PIECE_UNITS = 64 };
+
 typedef struct job {
     wefti_math_op op;
     wefti_math_type type;
     wefti_math_args args; /* with pointers of the host's */
     size_t use_count;
     wefti_math_use uses[WEFTI_MATH_USES];
-    uint16_t *narrow[WEFTI_MATH_USES]; /* bf16 arrays; NULL: of other types */
-    real *wide[WEFTI_MATH_USES];       /* what stands for them */
-    real *scratch;                     /* of attention */
+    bool narrow[WEFTI_MATH_USES]; /* it is of bf16, */
+    real *wide[WEFTI_MATH_USES];  /* and this stands for a piece of it */
+    wefti_math_cut cut;
+    size_t piece_units;
+    real *scratch; /* of attention */
 } job;
 
 /* Whose kernel reads bf16 itself. */
@@ -32,24 +45,103 @@ static bool is_product_of_bf16(const job *of)
            (of->type == WEFTI_MATH_BF16 || of->type == WEFTI_MATH_BF16_F32);
 }
 
-static void widen_rows(const job *of, size_t i)
+/* Rows are copied as they are, so that the table is not widened. */
+static bool is_gather_of_bf16(const job *of)
 {
-    const wefti_math_use *u = &of->uses[i];
+    return of->op == WEFTI_MATH_OP_embedding_forward &&
+           of->type == WEFTI_MATH_BF16;
+}
+
+static void gather(const wefti_math_embedding_forward *a)
+{
+    uint16_t *out = a->out;
+    const uint16_t *table = a->table;
+    for (size_t t = 0; t < a->tokens; t++) {
+        WEFTI_ASSERT(a->ids[t] >= 0 && (size_t)a->ids[t] < a->vocab);
+        memcpy(out + t * a->width, table + (size_t)a->ids[t] * a->width,
+               a->width * sizeof(*out));
+    }
+}
+
+static void *read_pointer(const wefti_math_args *args, size_t place)
+{
+    void *at;
+    memcpy(&at, (const char *)args + place, sizeof(at));
+    return at;
+}
+
+static void set_pointer(wefti_math_args *args, size_t place, void *at)
+{
+    memcpy((char *)args + place, &at, sizeof(at));
+}
+
+/* The rows of units units from first on, in an array's own elements. */
+static wefti_math_use cut_use(const job *of, size_t i, size_t first,
+                              size_t units)
+{
+    wefti_math_use part = of->uses[i];
+    if (part.step == 0) {
+        return part;
+    }
+    if (part.rows == 1) {
+        const size_t left = part.width - first * part.step;
+        part.width = left < units * part.step ? left : units * part.step;
+        part.stride = part.width;
+    } else {
+        part.rows = part.rows / of->cut.units * units;
+    }
+    return part;
+}
+
+static void widen(real *wide, const uint16_t *narrow, const wefti_math_use *u)
+{
     for (size_t row = 0; row < u->rows; row++) {
-        for (size_t at = row * u->stride; at < row * u->stride + u->width;
-             at++) {
-            of->wide[i][at] = (real)wefti_bf16_widen(of->narrow[i][at]);
+        const size_t end = row * u->stride + u->width;
+        for (size_t at = row * u->stride; at < end; at++) {
+            wide[at] = (real)wefti_bf16_widen(narrow[at]);
         }
     }
 }
 
-static void narrow_rows(const job *of, size_t i)
+static void narrow(uint16_t *narrowed, const real *wide,
+                   const wefti_math_use *u)
 {
-    const wefti_math_use *u = &of->uses[i];
     for (size_t row = 0; row < u->rows; row++) {
-        for (size_t at = row * u->stride; at < row * u->stride + u->width;
-             at++) {
-            of->narrow[i][at] = wefti_bf16_narrow((float)of->wide[i][at]);
+        const size_t end = row * u->stride + u->width;
+        for (size_t at = row * u->stride; at < end; at++) {
+            narrowed[at] = wefti_bf16_narrow((float)wide[at]);
+        }
+    }
+}
+
+/* units units from first on: bf16 is widened, computed, and rounded once. */
+static void run_piece(const job *of, size_t first, size_t units)
+{
+    wefti_math_args args = of->args;
+    wefti_math_use parts[WEFTI_MATH_USES];
+    char *at[WEFTI_MATH_USES];
+    size_t count;
+    memcpy(&count, (const char *)&args + of->cut.place, sizeof(count));
+    const size_t left = count - first * of->cut.per_unit;
+    count = left < units * of->cut.per_unit ? left : units * of->cut.per_unit;
+    memcpy((char *)&args + of->cut.place, &count, sizeof(count));
+    for (size_t i = 0; i < of->use_count; i++) {
+        at[i] = read_pointer(&args, of->uses[i].place);
+        if (!at[i]) {
+            continue;
+        }
+        parts[i] = cut_use(of, i, first, units);
+        at[i] += first * parts[i].step * weft_dtype_bytes(parts[i].dtype);
+        set_pointer(&args, parts[i].place,
+                    of->narrow[i] ? (void *)of->wide[i] : at[i]);
+        if (of->narrow[i] && parts[i].reads) {
+            widen(of->wide[i], (const uint16_t *)at[i], &parts[i]);
+        }
+    }
+    wefti_math_run(of->op, &args, of->scratch);
+    for (size_t i = 0; i < of->use_count; i++) {
+        if (of->narrow[i] && parts[i].writes) {
+            narrow((uint16_t *)at[i], of->wide[i], &parts[i]);
         }
     }
 }
@@ -66,19 +158,18 @@ static void free_job(job *freed)
 static void run_job(void *arg)
 {
     job *of = arg;
-    for (size_t i = 0; i < of->use_count; i++) {
-        if (of->wide[i] && of->uses[i].reads) {
-            widen_rows(of, i);
-        }
-    }
     if (is_product_of_bf16(of)) {
         wefti_gemm_bf16(&of->args.gemm, of->type == WEFTI_MATH_BF16_F32);
-    } else {
+    } else if (is_gather_of_bf16(of)) {
+        gather(&of->args.embedding_forward);
+    } else if (of->piece_units == 0) {
         wefti_math_run(of->op, &of->args, of->scratch);
-    }
-    for (size_t i = 0; i < of->use_count; i++) {
-        if (of->wide[i] && of->uses[i].writes) {
-            narrow_rows(of, i);
+    } else {
+        for (size_t first = 0; first < of->cut.units;
+             first += of->piece_units) {
+            const size_t left = of->cut.units - first;
+            run_piece(of, first,
+                      left < of->piece_units ? left : of->piece_units);
         }
     }
     free_job(of);
@@ -93,31 +184,54 @@ static bool has_type(wefti_math_op op, wefti_math_type type)
                                               : type != WEFTI_MATH_F64;
 }
 
-/* Where the array is for the host; of bf16 a copy stands for it. */
+/* Where the array is for the host. */
 static weft_status place(job *of, size_t i, const weft_stream *stream,
                          const char *name)
 {
-    char *field = (char *)&of->args + of->uses[i].place;
     const size_t bytes = wefti_math_use_bytes(&of->uses[i]);
-    void *at, *found;
-    memcpy(&at, field, sizeof(at));
+    void *at = read_pointer(&of->args, of->uses[i].place);
     if (!at || bytes == 0) {
         return WEFT_OK;
     }
-    weft_status status = wefti_stream_place(stream, name, at, bytes, &found);
-    if (status == WEFT_OK && of->uses[i].dtype == WEFT_DTYPE_BF16 &&
-        !is_product_of_bf16(of)) {
-        of->narrow[i] = found;
-        of->wide[i] = malloc(bytes / sizeof(uint16_t) * sizeof(real));
-        if (!of->wide[i]) {
+    weft_status status = wefti_stream_place(stream, name, at, bytes, &at);
+    set_pointer(&of->args, of->uses[i].place, at);
+    of->narrow[i] = of->uses[i].dtype == WEFT_DTYPE_BF16 &&
+                    !is_product_of_bf16(of) && !is_gather_of_bf16(of);
+    return status;
+}
+
+/* How many units are done at a time, and room for as much of each array. */
+static weft_status find_pieces(job *of, const char *name)
+{
+    size_t unit_bytes = 0;
+    bool any = false;
+    for (size_t i = 0; i < of->use_count; i++) {
+        unit_bytes += of->narrow[i] ? of->uses[i].step * sizeof(real) : 0;
+        any |= of->narrow[i];
+    }
+    if (!any) {
+        return WEFT_OK;
+    }
+    of->cut = wefti_math_op_cut(of->op, &of->args);
+    if (of->cut.units == 0) {
+        return WEFT_OK;
+    }
+    WEFTI_ASSERT(unit_bytes > 0); /* every op with arrays of bf16 is cut */
+    size_t units = PIECE_BYTES / unit_bytes;
+    units = units > PIECE_UNITS ? units / PIECE_UNITS * PIECE_UNITS : units;
+    units = units < of->cut.units ? units : of->cut.units;
+    of->piece_units = units > 0 ? units : 1;
+    for (size_t i = 0; i < of->use_count; i++) {
+        const wefti_math_use part = cut_use(of, i, 0, of->piece_units);
+        const size_t elems = wefti_math_use_bytes(&part) / sizeof(uint16_t);
+        of->wide[i] = of->narrow[i] ? malloc(elems * sizeof(real)) : NULL;
+        if (of->narrow[i] && !of->wide[i]) {
             return wefti_error(WEFT_ERR_NO_MEMORY,
                                "%s: no memory for %zu bytes in f32", name,
-                               bytes / sizeof(uint16_t) * sizeof(real));
+                               elems * sizeof(real));
         }
-        found = of->wide[i];
     }
-    memcpy(field, &found, sizeof(found));
-    return status;
+    return WEFT_OK;
 }
 
 static weft_status find_scratch(job *of, const char *name)
@@ -154,6 +268,9 @@ weft_status wefti_math_job_post(weft_stream *stream, wefti_math_op op,
     weft_status status = find_scratch(made, name);
     for (size_t i = 0; i < made->use_count && status == WEFT_OK; i++) {
         status = place(made, i, stream, name);
+    }
+    if (status == WEFT_OK) {
+        status = find_pieces(made, name);
     }
     if (status == WEFT_OK) {
         status = wefti_stream_compute(stream, run_job, made);

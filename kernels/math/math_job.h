@@ -14,8 +14,9 @@
  * with these arguments, which are copied.
  *
  * The host computes in the type that it was built over (real.h), and bf16 where
- * that is f32: products by gemm_bf16.h; other arrays of bf16 are widened whole,
- * computed in f32, and narrowed once, so a job has copies of them.
+ * that is f32: products by gemm_bf16.h; others by pieces of whole rows (of
+ * attention: sequences), which are widened, computed in f32, and rounded once.
+ * A job has copies of one piece; its bits are those of all rows at once.
  *
  * Returns     OK | ERR_UNSUPPORTED (a type that this build has no kernels for)
  *             | ERR_INVALID (no memory of the device) | ERR_NO_MEMORY.

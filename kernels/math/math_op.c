@@ -20,6 +20,7 @@ typedef struct list {
     const char *args;
     wefti_math_use *uses;
     size_t count;
+    wefti_math_cut cut;
 } list;
 
 static weft_dtype dtype_of(wefti_math_type type, element of)
@@ -40,39 +41,68 @@ static weft_dtype dtype_of(wefti_math_type type, element of)
     }
 }
 
+/* The units that the arrays named next are cut into. */
+static void cut(list *l, const size_t *count, size_t per_unit)
+{
+    l->cut = (wefti_math_cut){.units = (*count + per_unit - 1) / per_unit,
+                              .place = (size_t)((const char *)count - l->args),
+                              .per_unit = per_unit};
+}
+
 /* Rows of width elements, stride apart. */
 static void use_rows(list *l, const void *place, element of, access how,
                      size_t rows, size_t width, size_t stride)
 {
-    l->uses[l->count++] =
-        (wefti_math_use){.place = (size_t)((const char *)place - l->args),
-                         .dtype = dtype_of(l->type, of),
-                         .reads = (how & READ) != 0,
-                         .writes = (how & WRITE) != 0,
-                         .rows = rows,
-                         .width = width,
-                         .stride = stride};
+    l->uses[l->count++] = (wefti_math_use){
+        .place = (size_t)((const char *)place - l->args),
+        .dtype = dtype_of(l->type, of),
+        .reads = (how & READ) != 0,
+        .writes = (how & WRITE) != 0,
+        .rows = rows,
+        .width = width,
+        .stride = stride,
+        .step = l->cut.units > 0 ? rows / l->cut.units * stride : 0};
+}
+
+/* The same for all units. */
+static void use_whole(list *l, const void *place, element of, access how,
+                      size_t elems)
+{
+    use_rows(l, place, of, how, 1, elems, elems);
+    l->uses[l->count - 1].step = 0;
+}
+
+/* Of each unit per_unit elements; the last may have fewer. */
+static void use_parts(list *l, const void *place, element of, access how,
+                      size_t elems, size_t per_unit)
+{
+    use_whole(l, place, of, how, elems);
+    l->uses[l->count - 1].step = per_unit;
 }
 
 static void use(list *l, const void *place, element of, access how,
                 size_t elems)
 {
-    use_rows(l, place, of, how, 1, elems, elems);
+    use_parts(l, place, of, how, elems,
+              l->cut.units > 0 ? elems / l->cut.units : 0);
 }
 
 static void of_fill(list *l, const wefti_math_fill *a)
 {
+    cut(l, &a->elems, 1);
     use(l, &a->dst, OWN, WRITE, a->elems);
 }
 
 static void of_scale(list *l, const wefti_math_scale *a)
 {
+    cut(l, &a->elems, 1);
     use(l, &a->dst, OWN, WRITE, a->elems);
     use(l, &a->src, OWN, READ, a->elems);
 }
 
 static void of_add(list *l, const wefti_math_add *a)
 {
+    cut(l, &a->elems, 1);
     use(l, &a->dst, OWN, WRITE, a->elems);
     use(l, &a->a, OWN, READ, a->elems);
     use(l, &a->b, OWN, READ, a->elems);
@@ -80,18 +110,20 @@ static void of_add(list *l, const wefti_math_add *a)
 
 static void of_rmsnorm_forward(list *l, const wefti_math_rmsnorm_forward *a)
 {
+    cut(l, &a->rows, 1);
     use(l, &a->y, OWN, WRITE, a->rows * a->width);
     use(l, &a->rstd, WIDE, WRITE, a->rows);
     use(l, &a->x, OWN, READ, a->rows * a->width);
-    use(l, &a->weight, OWN, READ, a->width);
+    use_whole(l, &a->weight, OWN, READ, a->width);
 }
 
 static void of_rmsnorm_backward(list *l, const wefti_math_rmsnorm_backward *a)
 {
+    cut(l, &a->rows, 1);
     use(l, &a->dx, OWN, a->accumulate ? UPDATE : WRITE, a->rows * a->width);
     use(l, &a->dy, OWN, READ, a->rows * a->width);
     use(l, &a->x, OWN, READ, a->rows * a->width);
-    use(l, &a->weight, OWN, READ, a->width);
+    use_whole(l, &a->weight, OWN, READ, a->width);
     use(l, &a->rstd, WIDE, READ, a->rows);
 }
 
@@ -118,6 +150,7 @@ static void of_rope_table(list *l, const wefti_math_rope_table *a)
 
 static void of_rope_turn(list *l, const wefti_math_rope_turn *a)
 {
+    cut(l, &a->tokens, 1);
     use_rows(l, &a->x, OWN, UPDATE, a->tokens, a->heads * a->head_size,
              a->x_stride);
     use(l, &a->table, WIDE, READ, a->tokens * a->head_size);
@@ -125,6 +158,7 @@ static void of_rope_turn(list *l, const wefti_math_rope_turn *a)
 
 static void of_swiglu_forward(list *l, const wefti_math_swiglu_forward *a)
 {
+    cut(l, &a->rows, 1);
     use(l, &a->out, OWN, WRITE, a->rows * a->width);
     use_rows(l, &a->gate, OWN, READ, a->rows, a->width, a->stride);
     use_rows(l, &a->up, OWN, READ, a->rows, a->width, a->stride);
@@ -132,6 +166,7 @@ static void of_swiglu_forward(list *l, const wefti_math_swiglu_forward *a)
 
 static void of_swiglu_backward(list *l, const wefti_math_swiglu_backward *a)
 {
+    cut(l, &a->rows, 1);
     use_rows(l, &a->dgate, OWN, WRITE, a->rows, a->width, a->stride);
     use_rows(l, &a->dup, OWN, WRITE, a->rows, a->width, a->stride);
     use(l, &a->dout, OWN, READ, a->rows * a->width);
@@ -141,21 +176,24 @@ static void of_swiglu_backward(list *l, const wefti_math_swiglu_backward *a)
 
 static void of_embedding_forward(list *l, const wefti_math_embedding_forward *a)
 {
+    cut(l, &a->tokens, 1);
     use(l, &a->out, OWN, WRITE, a->tokens * a->width);
-    use(l, &a->table, OWN, READ, a->vocab * a->width);
+    use_whole(l, &a->table, OWN, READ, a->vocab * a->width);
     use(l, &a->ids, INDEX, READ, a->tokens);
 }
 
 static void of_embedding_backward(list *l,
                                   const wefti_math_embedding_backward *a)
 {
-    use(l, &a->dtable, WIDE, UPDATE, a->vocab * a->width);
+    cut(l, &a->tokens, 1);
+    use_whole(l, &a->dtable, WIDE, UPDATE, a->vocab * a->width);
     use(l, &a->dout, OWN, READ, a->tokens * a->width);
     use(l, &a->ids, INDEX, READ, a->tokens);
 }
 
 static void of_cross_entropy(list *l, const wefti_math_cross_entropy *a)
 {
+    cut(l, &a->tokens, 1);
     use(l, &a->loss, WIDE, WRITE, a->tokens);
     use(l, &a->dlogits, OWN, WRITE, a->tokens * a->vocab);
     use(l, &a->logits, OWN, READ, a->tokens * a->vocab);
@@ -164,18 +202,20 @@ static void of_cross_entropy(list *l, const wefti_math_cross_entropy *a)
 
 static void of_adamw(list *l, const wefti_math_adamw *a)
 {
+    cut(l, &a->elems, 1);
     use(l, &a->param, OWN, WRITE, a->elems);
     use(l, &a->master, WIDE, UPDATE, a->elems);
     use(l, &a->m, WIDE, UPDATE, a->elems);
     use(l, &a->v, WIDE, UPDATE, a->elems);
     use(l, &a->grad, MIXED, READ, a->elems);
-    use(l, &a->grad_factor, DOUBLE, READ, 1);
+    use_whole(l, &a->grad_factor, DOUBLE, READ, 1);
 }
 
 static void of_sumsq(list *l, const wefti_math_sumsq *a)
 {
-    use(l, &a->partials, DOUBLE, WRITE, wefti_sumsq_blocks(a->elems));
-    use(l, &a->x, OWN, READ, a->elems);
+    cut(l, &a->elems, WEFTI_SUMSQ_BLOCK);
+    use_parts(l, &a->partials, DOUBLE, WRITE, wefti_sumsq_blocks(a->elems), 1);
+    use_parts(l, &a->x, OWN, READ, a->elems, WEFTI_SUMSQ_BLOCK);
 }
 
 static void of_clip(list *l, const wefti_math_clip *a)
@@ -203,6 +243,7 @@ static void of_attention_forward(list *l, const wefti_math_attention_forward *a)
 {
     const wefti_math_attention_shape *s = &a->shape;
     access how = a->merge ? UPDATE : WRITE;
+    cut(l, &a->shape.sequences, 1);
     use_queries(l, &a->o, MIXED, how, s, s->o_stride);
     use(l, &a->lse, WIDE, how, s->sequences * s->q_tokens * s->heads);
     use_queries(l, &a->q, OWN, READ, s, s->q_stride);
@@ -212,6 +253,7 @@ static void of_attention_forward(list *l, const wefti_math_attention_forward *a)
 
 static void of_attention_merge(list *l, const wefti_math_attention_merge *a)
 {
+    cut(l, &a->tokens, 1);
     size_t width = a->heads * a->head_size;
     use_rows(l, &a->o, OWN, UPDATE, a->tokens, width, a->o_stride);
     use(l, &a->lse, WIDE, UPDATE, a->tokens * a->heads);
@@ -221,6 +263,7 @@ static void of_attention_merge(list *l, const wefti_math_attention_merge *a)
 
 static void of_attention_delta(list *l, const wefti_math_attention_delta *a)
 {
+    cut(l, &a->tokens, 1);
     size_t width = a->heads * a->head_size;
     use(l, &a->delta, WIDE, WRITE, a->tokens * a->heads);
     use_rows(l, &a->o, MIXED, READ, a->tokens, width, a->o_stride);
@@ -258,6 +301,7 @@ static void of_attention_dkdv(list *l, const wefti_math_attention_dkdv *a)
 static void of_attention_backward(list *l,
                                   const wefti_math_attention_backward *a)
 {
+    cut(l, &a->shape.sequences, 1);
     use_queries(l, &a->dq, MIXED, a->accumulate ? UPDATE : WRITE, &a->shape,
                 a->shape.q_stride);
     of_attention_dkdv(l, a);
@@ -266,7 +310,7 @@ static void of_attention_backward(list *l,
 static void of_rmsnorm_gradients(list *l, const wefti_math_rmsnorm_gradients *a)
 {
     of_rmsnorm_backward(l, &a->of);
-    use(l, &a->dweight, WIDE, UPDATE, a->of.width);
+    use_whole(l, &a->dweight, WIDE, UPDATE, a->of.width);
 }
 
 static void of_adamw_update(list *l, const wefti_math_adamw_update *a)
@@ -283,15 +327,12 @@ static void of_gemm(list *l, const wefti_math_gemm *a)
     use_rows(l, &a->b, OWN, READ, tb ? a->n : a->k, tb ? a->k : a->n, a->ldb);
 }
 
-size_t wefti_math_op_uses(wefti_math_op op, wefti_math_type type,
-                          const void *args,
-                          wefti_math_use uses[WEFTI_MATH_USES])
+static void describe(wefti_math_op op, const void *args, list *l)
 {
-    list l = {.type = type, .args = args, .uses = uses};
     switch (op) {
 #define OF(name)                                                               \
     case WEFTI_MATH_OP_##name:                                                 \
-        of_##name(&l, args);                                                   \
+        of_##name(l, args);                                                    \
         break;
         WEFTI_MATH_OPS(OF)
         WEFTI_MATH_HOST_OPS(OF)
@@ -299,7 +340,23 @@ size_t wefti_math_op_uses(wefti_math_op op, wefti_math_type type,
     case WEFTI_MATH_OP_COUNT:
         break;
     }
+}
+
+size_t wefti_math_op_uses(wefti_math_op op, wefti_math_type type,
+                          const void *args,
+                          wefti_math_use uses[WEFTI_MATH_USES])
+{
+    list l = {.type = type, .args = args, .uses = uses};
+    describe(op, args, &l);
     return l.count;
+}
+
+wefti_math_cut wefti_math_op_cut(wefti_math_op op, const void *args)
+{
+    wefti_math_use uses[WEFTI_MATH_USES];
+    list l = {.args = args, .uses = uses};
+    describe(op, args, &l);
+    return l.cut;
 }
 
 size_t wefti_math_use_bytes(const wefti_math_use *used)

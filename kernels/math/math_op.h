@@ -84,7 +84,16 @@ typedef struct wefti_math_use {
     weft_dtype dtype;
     bool reads, writes;
     size_t rows, width, stride;
+    size_t step; /* elements from one unit's to the next's; 0: all share them */
 } wefti_math_use;
+
+/* What a launch may be cut into: rows, elements, blocks or sequences that know
+ * nothing of each other, but that sums are added to in their order. */
+typedef struct wefti_math_cut {
+    size_t units;    /* 0: there is nothing to do, or it is not cut */
+    size_t place;    /* of the size_t in the argument that counts them, */
+    size_t per_unit; /* this much of it for each; the last has the rest */
+} wefti_math_cut;
 
 enum {
     WEFTI_MATH_USES = 9, /* of one launch, at most */
@@ -95,6 +104,8 @@ enum {
 size_t wefti_math_op_uses(wefti_math_op op, wefti_math_type type,
                           const void *args,
                           wefti_math_use uses[WEFTI_MATH_USES]);
+
+wefti_math_cut wefti_math_op_cut(wefti_math_op op, const void *args);
 
 /* Bytes from an array's first element to behind its last; 0: it is empty. */
 size_t wefti_math_use_bytes(const wefti_math_use *use);

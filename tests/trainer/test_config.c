@@ -384,7 +384,7 @@ static void test_config_layout_names_nearest_that_work(void **state)
     wefti_config_fini(&config);
 }
 
-/* Where the file says both; --set makes a short try of any file. */
+/* Wherever it is said; --set makes a short try of any file. */
 static void test_config_warmup_beyond_the_run_is_refused(void **state)
 {
     (void)state;
@@ -406,6 +406,18 @@ static void test_config_warmup_beyond_the_run_is_refused(void **state)
                      WEFT_OK);
     assert_int_equal(wefti_config_check(&config, 1), WEFT_OK);
     wefti_config_fini(&config);
+
+    static const char *const files[] = {HEAD "train: {steps: 10}", HEAD};
+    for (size_t i = 0; i < WEFTI_COUNT_OF(files); i++) {
+        assert_int_equal(read_text(&config, files[i], "train.warmup_steps=201"),
+                         WEFT_OK);
+        expect_refusal(wefti_config_check(&config, 1), WEFT_ERR_INVALID,
+                       "--set train.warmup_steps=201: train.warmup_steps: 201 "
+                       "is longer than the run of ",
+                       files[i]);
+        wefti_config_fini(&config);
+    }
+    check_layout("train: {warmup_steps: 201}", 1, "longer than the run of 200");
 }
 
 static void test_config_digest_changes_with_lasting_keys_only(void **state)

@@ -143,7 +143,7 @@ const wefti_config_key wefti_config_keys[] = {
      .about = "highest learning rate"},
     {INT(train, warmup_steps, 0, STEPS_MOST, "20"),
      .about = "steps in which the rate rises to that; no more than steps, "
-              "where the file says both"},
+              "unless --set makes a file's run shorter"},
     {WORD(train, lr_decay_style, decays, "cosine"),
      .about = "how the rate falls after that, to the last step"},
     {REAL(train, min_lr_ratio, 0, 1, "0.1"),

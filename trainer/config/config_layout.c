@@ -233,20 +233,21 @@ wefti_mesh wefti_config_mesh(const wefti_config *config, int nranks)
     return mesh;
 }
 
-/* Whether the file says it itself, not --set nor a default. */
-static bool is_in_file(const wefti_config *config, const char *name)
+/* Of a key of train: above 0 in the file, 0 its default, below 0 --set. */
+static int line_of(const wefti_config *config, const char *name)
 {
     const wefti_config_key *key = wefti_config_key_find("train", name);
-    return config->places[key - wefti_config_keys].line > 0;
+    return config->places[key - wefti_config_keys].line;
 }
 
-/* A file that never reaches its own rate. A run that --set makes shorter for a
- * try is as its user wants it. */
+/* A run that never reaches the rate that was asked for. One of a file that
+ * --set makes shorter for a try is as its user wants it. */
 static weft_status check_warmup(const wefti_config *config)
 {
     int64_t steps = config->train.steps;
-    if (steps == 0 || config->train.warmup_steps <= steps ||
-        !is_in_file(config, "steps") || !is_in_file(config, "warmup_steps")) {
+    int warmup_line = line_of(config, "warmup_steps");
+    if (steps == 0 || config->train.warmup_steps <= steps || warmup_line == 0 ||
+        (warmup_line > 0 && line_of(config, "steps") < 0)) {
         return WEFT_OK;
     }
     return refuse_key(config, "train", "warmup_steps",

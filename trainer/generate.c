@@ -19,12 +19,29 @@ static int by_token(const void *left, const void *right)
     return (a->token > b->token) - (a->token < b->token);
 }
 
-/* The likeliest first; of equals the lower token. */
-static int by_weight(const void *left, const void *right)
+/* The likelier one; of equals the lower token. */
+static bool comes_first(const wefti_generate_choice *a,
+                        const wefti_generate_choice *b)
 {
-    const wefti_generate_choice *a = left, *b = right;
-    int order = (a->weight < b->weight) - (a->weight > b->weight);
-    return order != 0 ? order : by_token(left, right);
+    return a->weight > b->weight ||
+           (a->weight >= b->weight && a->token < b->token);
+}
+
+/* In a heap whose first comes first: moves one down to where it belongs. */
+static void sift(wefti_generate_choice *heap, size_t count, size_t at)
+{
+    for (size_t child = 2 * at + 1; child < count; child = 2 * at + 1) {
+        if (child + 1 < count && comes_first(&heap[child + 1], &heap[child])) {
+            child++;
+        }
+        if (!comes_first(&heap[child], &heap[at])) {
+            return;
+        }
+        wefti_generate_choice moved = heap[at];
+        heap[at] = heap[child];
+        heap[child] = moved;
+        at = child;
+    }
 }
 
 static const wefti_generate_choice *
@@ -42,16 +59,23 @@ static size_t keep_likely(wefti_generate_choice *choices, size_t count,
                           const wefti_generate_config *config, double *sum)
 {
     double kept_sum = 0;
-    size_t kept = 0;
+    size_t left = count; /* of the heap; the kept stand behind it */
     size_t most = config->top_k > 0 ? config->top_k : count;
-    qsort(choices, count, sizeof(choices[0]), by_weight);
-    while (kept < most && kept < count && choices[kept].weight > 0 &&
-           kept_sum < config->top_p * *sum) {
-        kept_sum += choices[kept++].weight;
+    for (size_t at = count / 2; at-- > 0;) {
+        sift(choices, count, at);
     }
-    qsort(choices, kept, sizeof(choices[0]), by_token);
+    while (left > 0 && count - left < most && choices[0].weight > 0 &&
+           kept_sum < config->top_p * *sum) {
+        wefti_generate_choice kept = choices[0];
+        choices[0] = choices[--left];
+        choices[left] = kept;
+        kept_sum += kept.weight;
+        sift(choices, left, 0);
+    }
+    memmove(choices, choices + left, (count - left) * sizeof(choices[0]));
+    qsort(choices, count - left, sizeof(choices[0]), by_token);
     *sum = kept_sum;
-    return kept;
+    return count - left;
 }
 
 /* All that may be drawn, with their weights; how many, and the sum of these. */

@@ -16,7 +16,7 @@
 
 #include <cmocka.h>
 
-enum { BYTES = 256, ROUNDS = 400 };
+enum { BYTES = 256, ROUNDS = 150 };
 
 static wefti_generate_choice choices[BYTES];
 

@@ -17,7 +17,7 @@
 #include "base/error.h"
 #include "base/small_float.h"
 #include "kernels/math/gemm_bf16.h"
-#include "kernels/math/math_run.h"
+#include "kernels/math/math_host.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -138,7 +138,7 @@ static void run_piece(const job *of, size_t first, size_t units)
             widen(of->wide[i], (const uint16_t *)at[i], &parts[i]);
         }
     }
-    wefti_math_run(of->op, &args, of->scratch);
+    wefti_math_host_run(of->op, &args, of->scratch);
     for (size_t i = 0; i < of->use_count; i++) {
         if (of->narrow[i] && parts[i].writes) {
             narrow((uint16_t *)at[i], of->wide[i], &parts[i]);
@@ -163,7 +163,7 @@ static void run_job(void *arg)
     } else if (is_gather_of_bf16(of)) {
         gather(&of->args.embedding_forward);
     } else if (of->piece_units == 0) {
-        wefti_math_run(of->op, &of->args, of->scratch);
+        wefti_math_host_run(of->op, &of->args, of->scratch);
     } else {
         for (size_t first = 0; first < of->cut.units;
              first += of->piece_units) {
@@ -236,7 +236,7 @@ static weft_status find_pieces(job *of, const char *name)
 
 static weft_status find_scratch(job *of, const char *name)
 {
-    const size_t elems = wefti_math_run_scratch_elems(of->op, &of->args);
+    const size_t elems = wefti_math_host_scratch_elems(of->op, &of->args);
     of->scratch = elems > 0 ? calloc(elems, sizeof(real)) : NULL;
     return of->scratch || elems == 0
                ? WEFT_OK

@@ -33,14 +33,14 @@ static void try_one(const uint8_t *data, size_t data_bytes)
     }
     wefti_tokens_file file = {
         .header = header, .map = data, .map_bytes = data_bytes};
-    const wefti_tokens tokens = {
+    const wefti_token_set tokens = {
         .files = &file, .file_count = 1, .count = header.count};
     require(header.count > 0 && header.vocab <= VOCAB);
     require(data_bytes ==
             WEFTI_TOKENS_HEADER_BYTES + header.count * header.id_bytes);
     for (size_t i = 0; i < header.count; i++) {
         int32_t id = -1;
-        wefti_tokens_read(&tokens, i, 1, &id);
+        wefti_token_set_read(&tokens, i, 1, &id);
         require(id >= 0 && (uint64_t)id < header.vocab);
     }
 }

@@ -42,14 +42,14 @@ static void keep_note(void *context, const char *line)
 }
 
 static weft_status open_path(scratch *own, const char *name, char *notes,
-                             wefti_tokens *tokens_out)
+                             wefti_token_set *tokens_out)
 {
     char path[600];
     const char *paths = path;
     snprintf(path, sizeof(path), "%s", scratch_path(own, name));
     memset(tokens_out, 0xA5, sizeof(*tokens_out));
     notes[0] = '\0';
-    return wefti_tokens_open(tokens_out, &paths, 1, VOCAB, keep_note, notes);
+    return wefti_token_set_open(tokens_out, &paths, 1, VOCAB, keep_note, notes);
 }
 
 static void assert_text(const char *text, const char *part)
@@ -65,7 +65,7 @@ static void test_tokens_of_a_folder_are_one_run_of_ids(void **state)
     uint32_t ids[3 * IDS];
     int32_t got[3 * IDS];
     char notes[4096];
-    wefti_tokens tokens;
+    wefti_token_set tokens;
     draw_ids(ids, IDS, 65536);
     draw_ids(ids + IDS, 1, VOCAB);
     draw_ids(ids + IDS + 1, 2 * IDS - 1, 300);
@@ -83,17 +83,17 @@ static void test_tokens_of_a_folder_are_one_run_of_ids(void **state)
     for (size_t first = 0; first < 3 * IDS; first++) {
         for (size_t count = 0; count <= 3 * IDS - first; count++) {
             memset(got, 0xA5, sizeof(got));
-            wefti_tokens_read(&tokens, first, count, got);
+            wefti_token_set_read(&tokens, first, count, got);
             assert_memory_equal(got, ids + first, count * sizeof(*got));
             assert_true(count == 3 * IDS || got[count] == (int32_t)0xA5A5A5A5);
         }
     }
-    wefti_tokens_fini(&tokens);
+    wefti_token_set_fini(&tokens);
     /* Given as a path a file may have any name. */
     write_ids(own, "plain", ids, IDS, 4, VOCAB);
     assert_int_equal(open_path(own, "plain", notes, &tokens), WEFT_OK);
     assert_int_equal(tokens.count, IDS);
-    wefti_tokens_fini(&tokens);
+    wefti_token_set_fini(&tokens);
 }
 
 static weft_status check(const uint8_t *image, size_t bytes)
@@ -197,7 +197,7 @@ static void test_tokens_that_cannot_be_taken_stop_the_walk(void **state)
     scratch *own = *state;
     uint32_t ids[IDS];
     char notes[4096];
-    wefti_tokens tokens;
+    wefti_token_set tokens;
     draw_ids(ids, IDS, 300);
     write_ids(own, "a.tokens", ids, IDS, 2, 300);
     scratch_text(own, "empty.tokens", "");

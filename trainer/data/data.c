@@ -83,8 +83,8 @@ static weft_status read_text(wefti_data *data, const wefti_data_config *config)
 static weft_status read_ids(wefti_data *data, const wefti_data_config *config)
 {
     weft_status status =
-        wefti_tokens_open(&data->ids, config->paths, config->path_count,
-                          config->vocab, config->note, config->note_context);
+        wefti_token_set_open(&data->ids, config->paths, config->path_count,
+                             config->vocab, config->note, config->note_context);
     data->token_count = data->ids.count;
     data->files_taken = data->ids.file_count;
     data->files_skipped = data->ids.files_skipped;
@@ -139,7 +139,7 @@ void wefti_data_fini(wefti_data *data)
 {
     wefti_corpus corpus = {.text = data->text};
     wefti_corpus_fini(&corpus);
-    wefti_tokens_fini(&data->ids);
+    wefti_token_set_fini(&data->ids);
     *data = (wefti_data){0};
 }
 
@@ -196,7 +196,7 @@ void wefti_data_read(const wefti_data *data, size_t first, size_t count,
                      int32_t *tokens_out)
 {
     if (!data->text) {
-        wefti_tokens_read(&data->ids, first, count, tokens_out);
+        wefti_token_set_read(&data->ids, first, count, tokens_out);
         return;
     }
     for (size_t i = 0; i < count; i++) {

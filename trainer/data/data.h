@@ -37,7 +37,7 @@ typedef struct wefti_data_config {
 
 typedef struct wefti_data {
     uint8_t *text; /* NULL: ids */
-    wefti_tokens ids;
+    wefti_token_set ids;
     size_t token_count; /* bytes of the text, or ids */
     size_t train_count; /* the first ones: the training part */
     size_t seq_length;

@@ -31,7 +31,7 @@ enum {
 };
 
 typedef struct opening {
-    wefti_tokens *tokens;
+    wefti_token_set *tokens;
     uint64_t vocab;
     wefti_skipped skipped;
 } opening;
@@ -184,7 +184,7 @@ static weft_status skip(opening *job, wefti_skipped_reason reason,
         wefti_printable(raw, strlen(raw), line, sizeof(line)));
 }
 
-static bool is_taken(const wefti_tokens *tokens, const uint8_t *digest)
+static bool is_taken(const wefti_token_set *tokens, const uint8_t *digest)
 {
     for (size_t i = 0; i < tokens->file_count; i++) {
         if (memcmp(tokens->files[i].header.digest, digest,
@@ -196,7 +196,7 @@ static bool is_taken(const wefti_tokens *tokens, const uint8_t *digest)
 }
 
 /* Takes over the map. */
-static weft_status add(wefti_tokens *tokens, const char *path,
+static weft_status add(wefti_token_set *tokens, const char *path,
                        const wefti_tokens_file *file)
 {
     size_t count = tokens->file_count;
@@ -256,13 +256,14 @@ static weft_status take_file(void *context, const wefti_walk_file *found)
     return status;
 }
 
-weft_status wefti_tokens_open(wefti_tokens *tokens, const char *const *paths,
-                              size_t path_count, uint64_t vocab,
-                              wefti_corpus_note *note, void *note_context)
+weft_status wefti_token_set_open(wefti_token_set *tokens,
+                                 const char *const *paths, size_t path_count,
+                                 uint64_t vocab, wefti_corpus_note *note,
+                                 void *note_context)
 {
     opening job = {.tokens = tokens, .vocab = vocab};
     const wefti_walk walk = {take_file, &job, note, note_context};
-    *tokens = (wefti_tokens){0};
+    *tokens = (wefti_token_set){0};
     if (sodium_init() < 0) {
         return wefti_error(WEFT_ERR_SYSTEM, "libsodium: no random numbers");
     }
@@ -270,22 +271,23 @@ weft_status wefti_tokens_open(wefti_tokens *tokens, const char *const *paths,
     wefti_skipped_report(&job.skipped, note, note_context);
     wefti_skipped_fini(&job.skipped);
     if (status != WEFT_OK) {
-        wefti_tokens_fini(tokens);
+        wefti_token_set_fini(tokens);
     }
     return status;
 }
 
-void wefti_tokens_fini(wefti_tokens *tokens)
+void wefti_token_set_fini(wefti_token_set *tokens)
 {
     for (size_t i = 0; i < tokens->file_count; i++) {
         munmap((void *)tokens->files[i].map, tokens->files[i].map_bytes);
     }
     free(tokens->files);
-    *tokens = (wefti_tokens){0};
+    *tokens = (wefti_token_set){0};
 }
 
 /* The file that id number at lies in. */
-static const wefti_tokens_file *find_file(const wefti_tokens *tokens, size_t at)
+static const wefti_tokens_file *find_file(const wefti_token_set *tokens,
+                                          size_t at)
 {
     size_t low = 0, high = tokens->file_count;
     while (high - low > 1) {
@@ -299,8 +301,8 @@ static const wefti_tokens_file *find_file(const wefti_tokens *tokens, size_t at)
     return &tokens->files[low];
 }
 
-void wefti_tokens_read(const wefti_tokens *tokens, size_t first, size_t count,
-                       int32_t *ids_out)
+void wefti_token_set_read(const wefti_token_set *tokens, size_t first,
+                          size_t count, int32_t *ids_out)
 {
     const wefti_tokens_file *file = find_file(tokens, first);
     size_t index = first - file->first;

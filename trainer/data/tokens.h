@@ -54,29 +54,27 @@ typedef struct wefti_tokens_file {
     size_t map_bytes;
 } wefti_tokens_file;
 
-typedef struct wefti_tokens {
+typedef struct wefti_token_set {
     wefti_tokens_file *files;
     size_t file_count;
     size_t files_skipped; /* of another name in a folder, or taken already */
     size_t count;         /* of all ids */
-} wefti_tokens;
+} wefti_token_set;
 
 /*
- * wefti_tokens_open - all files that paths name. A file given as a path may
+ * wefti_token_set_open - all files that paths name. A file given as a path may
  * have any name. note: NULL: no notes.
  *
  * Returns     OK (there may be no file) | ERR_SYSTEM | ERR_INVALID |
  *             ERR_NO_MEMORY. After an error tokens is empty.
  */
-WEFT_NODISCARD weft_status wefti_tokens_open(wefti_tokens *tokens,
-                                             const char *const *paths,
-                                             size_t path_count, uint64_t vocab,
-                                             wefti_corpus_note *note,
-                                             void *note_context);
-void wefti_tokens_fini(wefti_tokens *tokens);
+WEFT_NODISCARD weft_status wefti_token_set_open(
+    wefti_token_set *tokens, const char *const *paths, size_t path_count,
+    uint64_t vocab, wefti_corpus_note *note, void *note_context);
+void wefti_token_set_fini(wefti_token_set *tokens);
 
 /* Ids first .. first + count - 1, all of which there are. Threads: any. */
-void wefti_tokens_read(const wefti_tokens *tokens, size_t first, size_t count,
-                       int32_t *ids_out);
+void wefti_token_set_read(const wefti_token_set *tokens, size_t first,
+                          size_t count, int32_t *ids_out);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * kernels/math/math_run.c - one op each, over real.
+ * kernels/math/math_host.c - one op each, over real.
  */
-#include "kernels/math/math_run.h"
+#include "kernels/math/math_host.h"
 
 #include "base/check.h"
 #include "kernels/math/math_table.h"
@@ -226,8 +226,8 @@ static void run_gemm(const wefti_math *math, const wefti_math_gemm *a)
                a->ldb ? a->ldb : 1, (real)a->beta, a->c, a->ldc);
 }
 
-size_t wefti_math_run_scratch_elems(wefti_math_op op,
-                                    const wefti_math_args *args)
+size_t wefti_math_host_scratch_elems(wefti_math_op op,
+                                     const wefti_math_args *args)
 {
     wefti_attention shape;
     if (op == WEFTI_MATH_OP_attention_forward) {
@@ -240,8 +240,8 @@ size_t wefti_math_run_scratch_elems(wefti_math_op op,
     return wefti_attention_scratch_elems(&shape);
 }
 
-void wefti_math_run(wefti_math_op op, const wefti_math_args *args,
-                    real *scratch)
+void wefti_math_host_run(wefti_math_op op, const wefti_math_args *args,
+                         real *scratch)
 {
     const wefti_math *math = wefti_math_get();
     switch (op) {

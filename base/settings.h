@@ -93,6 +93,9 @@
     X(MATH_KERNELS, TEXT, "", 0, 0,                                            \
       "file with the math kernels for GPUs; empty: weft_math_kernels.so "      \
       "beside libweft")                                                        \
+    X(CUBLASLT, TEXT, "", 0, 0,                                                \
+      "file with cuBLASLt, for products on GPUs; empty: libcublasLt.so.13 or " \
+      ".12; off: not used")                                                    \
     X(ONEDNN, TEXT, "", 0, 0,                                                  \
       "file with oneDNN 2, for products of bf16 on the host; empty: "          \
       "libdnnl.so.2; off: not used")                                           \

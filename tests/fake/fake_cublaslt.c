@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * tests/fake/fake_cublaslt.c - the stand-in for cuBLASLt: its descriptors, and its
- * heuristic. With FAKE_CUBLASLT_LACKS it lacks a function.
+ * tests/fake/fake_cublaslt.c - the stand-in for cuBLASLt: its descriptors, its
+ * heuristic, its products. With FAKE_CUBLASLT_LACKS it lacks a function.
  */
 #include "tests/fake/fake_cublaslt.h"
 
+#include "base/small_float.h"
 #include "tests/fake/fake_host_work.h"
 
 #include <stdatomic.h>
@@ -57,6 +58,15 @@ typedef struct chosen {
     uint32_t unused;
 } chosen;
 _Static_assert(sizeof(chosen) <= sizeof(wefti_cublaslt_algo), "eight words");
+
+/* One product on its way; the arrays' places come with it. */
+typedef struct product {
+    layout a, b, c;
+    bool turn_a, turn_b, reads_c;
+    uint64_t part_rows; /* of the workspace; 0: it has none */
+    double alpha, beta;
+} product;
+_Static_assert(sizeof(product) <= FAKE_HOST_ARGS_BYTES, "arguments of work");
 
 static _Atomic int handles, objects, choices, queued, with_workspace;
 
@@ -352,4 +362,141 @@ int cublasLtMatmulAlgoGetHeuristic(struct cublasLtContext *handle,
     memcpy(&results[0].algo, &made, sizeof(made));
     *found = 1;
     return WEFTI_CUBLAS_SUCCESS;
+}
+
+/* ---- products --------------------------------------------------------------
+ */
+
+static double get(const void *at, const layout *of, uint64_t row,
+                  uint64_t column)
+{
+    const uint64_t i = row + column * (uint64_t)of->leading;
+    return of->type == WEFTI_CUDA_R_64F ? ((const double *)at)[i]
+           : of->type == WEFTI_CUDA_R_32F
+               ? (double)((const float *)at)[i]
+               : (double)wefti_bf16_widen(((const uint16_t *)at)[i]);
+}
+
+static void put(void *at, const layout *of, uint64_t row, uint64_t column,
+                double value)
+{
+    const uint64_t i = row + column * (uint64_t)of->leading;
+    if (of->type == WEFTI_CUDA_R_64F) {
+        ((double *)at)[i] = value;
+    } else if (of->type == WEFTI_CUDA_R_32F) {
+        ((float *)at)[i] = (float)value;
+    } else {
+        ((uint16_t *)at)[i] = wefti_bf16_narrow((float)value);
+    }
+}
+
+/* Of the sum's terms from first to last, rounded as what it computes in. */
+static double sum_of(const product *p, void *const at[], uint64_t row,
+                     uint64_t column, uint64_t first, uint64_t last)
+{
+    double wide = 0;
+    float narrow = 0;
+    for (uint64_t l = first; l < last; l++) {
+        const double x =
+            p->turn_a ? get(at[0], &p->a, l, row) : get(at[0], &p->a, row, l);
+        const double y = p->turn_b ? get(at[1], &p->b, column, l)
+                                   : get(at[1], &p->b, l, column);
+        wide += x * y;
+        narrow += (float)x * (float)y;
+    }
+    return p->c.type == WEFTI_CUDA_R_64F ? wide : (double)narrow;
+}
+
+/* The second half of each sum, where there is a workspace, from there. */
+static void run_product(const void *args, void *const at[FAKE_HOST_PARTS])
+{
+    const product *p = args;
+    const uint64_t depth = p->turn_a ? p->a.rows : p->a.columns;
+    const uint64_t half = p->part_rows > 0 ? depth / HALVES : depth;
+    for (uint64_t column = 0; column < p->c.columns; column++) {
+        double *parts = at[3];
+        for (uint64_t row = 0; row < p->c.rows && row < p->part_rows; row++) {
+            parts[row] = sum_of(p, at, row, column, half, depth);
+        }
+        for (uint64_t row = 0; row < p->c.rows; row++) {
+            const double sum =
+                sum_of(p, at, row, column, 0, half) +
+                (row < p->part_rows ? parts[row]
+                                    : sum_of(p, at, row, column, half, depth));
+            const double kept =
+                p->reads_c ? p->beta * get(at[2], &p->c, row, column) : 0;
+            put(at[2], &p->c, row, column, p->alpha * sum + kept);
+        }
+    }
+}
+
+static double factor_of(const desc *of, const void *factor)
+{
+    demand(factor != NULL, "no alpha, or no beta");
+    return of->scale == WEFTI_CUDA_R_64F ? *(const double *)factor
+                                         : (double)*(const float *)factor;
+}
+
+static fake_host_part part_of(const void *at, const layout *of,
+                              uint32_t alignment)
+{
+    const size_t elems =
+        (size_t)((of->columns - 1) * (uint64_t)of->leading + of->rows);
+    demand((uintptr_t)at % alignment == 0,
+           "an array less aligned than the heuristic was told");
+    return (fake_host_part){(CUdeviceptr)(uintptr_t)at,
+                            elems * bytes_of(of->type)};
+}
+
+int cublasLtMatmul(struct cublasLtContext *handle, void *given_desc,
+                   const void *alpha, const void *a, void *given_a,
+                   const void *b, void *given_b, const void *beta,
+                   const void *c, void *given_c, void *d, void *given_d,
+                   const wefti_cublaslt_algo *algo, void *workspace,
+                   size_t workspace_bytes, struct CUstream_st *stream)
+{
+    const desc *of = &take(given_desc, DESC)->desc;
+    const product made = {.a = take(given_a, LAYOUT)->layout,
+                          .b = take(given_b, LAYOUT)->layout,
+                          .c = take(given_c, LAYOUT)->layout,
+                          .turn_a = of->turn_a == WEFTI_CUBLAS_OP_T,
+                          .turn_b = of->turn_b == WEFTI_CUBLAS_OP_T,
+                          .reads_c = factor_of(of, beta) != 0,
+                          .part_rows = workspace_bytes / sizeof(double),
+                          .alpha = factor_of(of, alpha),
+                          .beta = factor_of(of, beta)};
+    CUcontext current = NULL;
+    chosen with;
+    memcpy(&with, algo, sizeof(with));
+    demand(handle->magic == MAGIC &&
+               cuCtxGetCurrent(&current) == CUDA_SUCCESS &&
+               current == handle->context,
+           "cublasLtMatmul: the handle's context is not current");
+    demand(
+        with.magic == MAGIC &&
+            with.shape ==
+                hash_of(of, (const layout *const[]){&made.a, &made.b, &made.c}),
+        "an algorithm of another product");
+    demand(c == d && given_c == given_d, "C and D are not one");
+    demand(workspace_bytes == with.workspace_bytes &&
+               (workspace != NULL) == (workspace_bytes > 0) &&
+               (uintptr_t)workspace % POINTER_ALIGNMENT == 0,
+           "not the workspace that the algorithm needs");
+    if (has_fault("late") || has_fault("launch")) {
+        return has_fault("late") ? WEFTI_CUBLAS_NOT_SUPPORTED
+                                 : WEFTI_CUBLAS_EXECUTION_FAILED;
+    }
+    fake_host_work work = {
+        .what = "cublasLtMatmul",
+        .run = run_product,
+        .parts = {part_of(a, &made.a, with.alignment[0]),
+                  part_of(b, &made.b, with.alignment[1]),
+                  part_of(d, &made.c, with.alignment[2]),
+                  {(CUdeviceptr)(uintptr_t)workspace, workspace_bytes}}};
+    memcpy(work.args, &made, sizeof(made));
+    queued++;
+    with_workspace += workspace_bytes > 0;
+    return fake_host_launch(stream, &work) == CUDA_SUCCESS
+               ? WEFTI_CUBLAS_SUCCESS
+               : WEFTI_CUBLAS_EXECUTION_FAILED;
 }

@@ -13,6 +13,7 @@
 #define DEVICE_DEVICE_H
 
 #include "weft/device.h"
+#include "weft/types.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -60,6 +61,22 @@ typedef struct wefti_launch {
 } wefti_launch;
 
 /*
+ * C = alpha op(A) op(B) + beta C, by rows: m x k times k x n. An array is
+ * stored transposed where it says so; lda, ldb and ldc are elements from one
+ * stored row to the next. a and b are of f32, f64 or bf16; c of the same, or
+ * f32 beside bf16. No extent is 0. c is not read where beta is 0.
+ */
+typedef struct wefti_product {
+    void *c;
+    const void *a, *b;
+    weft_dtype dtype, c_dtype;
+    size_t m, n, k;
+    size_t lda, ldb, ldc;
+    double alpha, beta;
+    bool transpose_a, transpose_b;
+} wefti_product;
+
+/*
  * wefti_device_table - one kind of device. Slots are set but where it says "or
  * NULL"; none blocks except where it says so; all may be called from any
  * thread, none while a lock of comm is held.
@@ -82,6 +99,7 @@ typedef struct wefti_launch {
  * stream_destroy  drains, unless the stream was wrapped.
  * stream_copy     the only way that bytes are copied.
  * stream_call, stream_launch, stream_get_native, stream_get_sms    or NULL.
+ * stream_multiply by a library of the device's maker, or NULL: there is none.
  * stream_compute  run(arg), the host's own code, in stream order; or NULL: the
  *                 device computes by kernels.
  * mem_place       where that code finds bytes bytes at pointer, which the text
@@ -138,6 +156,9 @@ typedef struct wefti_device_table {
                                void *arg);
     weft_status (*stream_launch)(weft_stream *stream,
                                  const wefti_launch *launch);
+    weft_status (*stream_multiply)(weft_stream *stream,
+                                   const wefti_product *product,
+                                   bool *queued_out);
     weft_status (*stream_compute)(weft_stream *stream, void (*run)(void *arg),
                                   void *arg);
     weft_status (*stream_mark)(weft_stream *stream, const wefti_mark *marks,
@@ -233,6 +254,20 @@ WEFT_NODISCARD weft_status wefti_stream_is_captured(weft_stream *stream,
  */
 WEFT_NODISCARD weft_status wefti_stream_launch(weft_stream *stream,
                                                const wefti_launch *launch);
+
+/*
+ * wefti_stream_multiply - a product, in stream order, by a library of the
+ * device's maker: whether it was queued. If not, there is no library, or it
+ * does not do this one, nothing has happened, and a kernel is there for it. The
+ * first of a shape has the library choose, which may wait for all that is
+ * queued on the GPU.
+ *
+ * Returns     OK | ERR_INVALID (something has broken the capture) | ERR_SYSTEM
+ *             (the library has failed, C may be half done).
+ */
+WEFT_NODISCARD weft_status wefti_stream_multiply(weft_stream *stream,
+                                                 const wefti_product *product,
+                                                 bool *queued_out);
 
 /*
  * wefti_stream_compute - run(arg), in stream order, on a device that computes

@@ -138,6 +138,17 @@ weft_status wefti_stream_launch(weft_stream *stream, const wefti_launch *launch)
     return stream->device->table->stream_launch(stream, launch);
 }
 
+weft_status wefti_stream_multiply(weft_stream *stream,
+                                  const wefti_product *product,
+                                  bool *queued_out)
+{
+    *queued_out = false;
+    return stream->device->table->stream_multiply
+               ? stream->device->table->stream_multiply(stream, product,
+                                                        queued_out)
+               : WEFT_OK;
+}
+
 bool wefti_stream_computes(const weft_stream *stream)
 {
     return stream->device->table->stream_compute != NULL;

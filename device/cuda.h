@@ -68,4 +68,12 @@ void wefti_cuda_note_graphs(const weft_device *device, bool on);
  */
 WEFT_NODISCARD weft_status wefti_cuda_find_kernels(char path_out[PATH_MAX]);
 
+/*
+ * wefti_cuda_find_products - the library that multiplies matrices on GPUs,
+ * which it opens: "cuBLASLt 13.1.0"; no driver is asked.
+ *
+ * Returns     OK | ERR_UNSUPPORTED: weft's own kernel does, and why.
+ */
+WEFT_NODISCARD weft_status wefti_cuda_find_products(char text_out[64]);
+
 #endif

@@ -226,7 +226,8 @@ static const part parts[] = {
     {wefti_cuda_words_create, wefti_cuda_words_destroy},
     {wefti_cuda_copies_create, wefti_cuda_copies_destroy},
     {wefti_cuda_clock_create, wefti_cuda_clock_destroy},
-    {wefti_cuda_module_create, wefti_cuda_module_destroy}};
+    {wefti_cuda_module_create, wefti_cuda_module_destroy},
+    {wefti_cuda_products_create, wefti_cuda_products_destroy}};
 
 enum { PARTS = sizeof(parts) / sizeof(parts[0]) };
 

@@ -15,6 +15,7 @@
  *   cuda_clock.c   when events happened
  *   cuda_green.c   parts of the multiprocessors
  *   cuda_module.c  kernels and their launches
+ *   cuda_product.c products of matrices, by cuBLASLt
  *   cuda_list.c    what there is, for weft-info
  *
  * Every call of the driver stands between wefti_cuda_enter and
@@ -51,13 +52,14 @@ typedef struct wefti_cuda_gpu {
 
     _Atomic int broken; /* the error that has ended the context; 0: none */
 
-    struct wefti_cuda_memory *memory;   /* cuda_memory.c */
-    struct wefti_cuda_imports *imports; /* cuda_ipc.c */
-    struct wefti_cuda_words *words;     /* cuda_words.c */
-    struct wefti_cuda_copies *copies;   /* cuda_copy.c */
-    struct wefti_cuda_clock *clock;     /* cuda_clock.c */
-    struct wefti_cuda_module *module;   /* cuda_module.c */
-    struct wefti_cuda_release *release; /* cuda_release.c */
+    struct wefti_cuda_memory *memory;     /* cuda_memory.c */
+    struct wefti_cuda_imports *imports;   /* cuda_ipc.c */
+    struct wefti_cuda_words *words;       /* cuda_words.c */
+    struct wefti_cuda_copies *copies;     /* cuda_copy.c */
+    struct wefti_cuda_clock *clock;       /* cuda_clock.c */
+    struct wefti_cuda_module *module;     /* cuda_module.c */
+    struct wefti_cuda_release *release;   /* cuda_release.c */
+    struct wefti_cuda_products *products; /* cuda_product.c */
 } wefti_cuda_gpu;
 
 /*
@@ -118,6 +120,8 @@ weft_status wefti_cuda_release_create(wefti_cuda_gpu *gpu);
 void wefti_cuda_release_destroy(wefti_cuda_gpu *gpu);
 weft_status wefti_cuda_module_create(wefti_cuda_gpu *gpu);
 void wefti_cuda_module_destroy(wefti_cuda_gpu *gpu);
+weft_status wefti_cuda_products_create(wefti_cuda_gpu *gpu);
+void wefti_cuda_products_destroy(wefti_cuda_gpu *gpu);
 
 /* What the driver says about a pointer. */
 typedef struct wefti_cuda_pointer {
@@ -157,6 +161,8 @@ typedef struct wefti_cuda_stream {
     wefti_cuda_green *green;  /* NULL: all multiprocessors */
     int multiprocessors;
     bool owned;
+    void *workspace;      /* of products; NULL: none has needed it */
+    bool lacks_workspace; /* there was no memory for it */
     struct wefti_holds *holds;
     pthread_mutex_t lock; /* numbers of batches reach the stream in order */
 } wefti_cuda_stream;
@@ -220,6 +226,9 @@ weft_status wefti_cuda_stream_copy(weft_stream *stream, void *dst,
                                    const void *src, size_t bytes);
 weft_status wefti_cuda_stream_launch(weft_stream *stream,
                                      const wefti_launch *launch);
+weft_status wefti_cuda_stream_multiply(weft_stream *stream,
+                                       const wefti_product *product,
+                                       bool *queued_out);
 weft_status wefti_cuda_stream_mark(weft_stream *stream, const wefti_mark *marks,
                                    size_t count);
 weft_status wefti_cuda_stream_flag(weft_stream *stream, const wefti_flag *flags,

@@ -272,6 +272,9 @@ void wefti_cuda_stream_destroy(weft_stream *base)
         (void)ignored;
     }
     wefti_holds_abandon(stream->holds);
+    if (stream->workspace) {
+        (void)wefti_cuda_mem_free(base->device, stream->workspace);
+    }
     if (wefti_cuda_enter(gpu) == WEFT_OK) {
         give_back_native(gpu, stream);
         wefti_cuda_leave(gpu);

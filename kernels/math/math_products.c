@@ -186,6 +186,35 @@ weft_status wefti_stream_attention_backward(
                                         t.type, &args);
 }
 
+/* By a library of the device's, where it has one that does it. */
+static weft_status post_product(weft_stream *stream, const types *t,
+                                const wefti_math_gemm *args)
+{
+    const wefti_product product = {.c = args->c,
+                                   .a = args->a,
+                                   .b = args->b,
+                                   .dtype = t->own,
+                                   .c_dtype = t->mixed,
+                                   .m = args->m,
+                                   .n = args->n,
+                                   .k = args->k,
+                                   .lda = args->lda,
+                                   .ldb = args->ldb,
+                                   .ldc = args->ldc,
+                                   .alpha = args->alpha,
+                                   .beta = args->beta,
+                                   .transpose_a = args->transpose_a != 0,
+                                   .transpose_b = args->transpose_b != 0};
+    bool queued = false;
+    weft_status status = WEFT_OK;
+    if (args->m > 0 && args->n > 0 && args->k > 0) {
+        status = wefti_stream_multiply(stream, &product, &queued);
+    }
+    return status < 0 || queued
+               ? status
+               : wefti_math_post(stream, WEFTI_MATH_OP_gemm, t->type, args);
+}
+
 weft_status wefti_stream_gemm(weft_stream *stream, const tensor *c,
                               const tensor *a, bool transpose_a,
                               const tensor *b, bool transpose_b, double alpha,
@@ -216,5 +245,5 @@ weft_status wefti_stream_gemm(weft_stream *stream, const tensor *c,
     const wefti_math_gemm args = {
         c->at,     a->at,     b->at, m,    n,           k,          a->stride,
         b->stride, c->stride, alpha, beta, transpose_a, transpose_b};
-    return wefti_math_post(stream, WEFTI_MATH_OP_gemm, t.type, &args);
+    return post_product(stream, &t, &args);
 }

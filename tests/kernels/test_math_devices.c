@@ -2,7 +2,8 @@
 /*
  * Goal: every call of math_stream.h gives on a device what it gives on the
  * host: shadow, or by its argument "cuda" the cuda device, on the fake driver
- * that it is linked with or (scripts/gpu-check) on a GPU.
+ * that it is linked with or (scripts/gpu-check) on a GPU. Products there are
+ * cuBLASLt's, by its stand-in, and with WEFT_CUBLASLT=off weft's own kernel's.
  *
  * Method: the same random arrays on both, one test a call, in f32, bf16 and
  * bf16 beside f32; a second program is over double. Results start poisoned,
@@ -578,9 +579,12 @@ int main(int argc, char **argv)
 
     if (argc > 1)
         kind = argv[1];
+    if (argc > 2)
+        cmocka_set_test_filter(argv[2]);
     if (!getenv("WEFT_TEST_DRIVER")) { /* the fake's kernels stand behind it */
         setenv("WEFT_KERNELS", TEST_KERNELS, 1);
         setenv("WEFT_MATH_KERNELS", TEST_KERNELS, 1);
+        setenv("WEFT_CUBLASLT", TEST_CUBLASLT, 0);
     }
     return cmocka_run_group_tests(tests, open_pair, close_pair);
 }

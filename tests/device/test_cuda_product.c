@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Goal: products of a cuda stream by cuBLASLt are right in each type, layout
- * and alignment, ask the heuristic once a shape, need no memory once they are
- * known, and can be captured.
+ * and alignment, ask the heuristic once a shape, keep to a bounded number of
+ * plans, need no memory once they are known, and can be captured; where the
+ * library is missing or refuses, nothing is queued and the log says why.
  *
  * Method: a stand-in for the library (tests/fake/fake_cublaslt.h), on the fake
  * driver; on a real driver the system's own, of which only results are looked
@@ -15,7 +16,7 @@
 
 #include <dlfcn.h>
 
-enum { LONG = FAKE_CUBLASLT_LONG + 7, BUDGET = 16 };
+enum { LONG = FAKE_CUBLASLT_LONG + 7, THREADS = 4, SHAPES = 100, BUDGET = 16 };
 
 /* What the stand-in has done; false: the library is a real one. */
 static bool get_counts(fake_cublaslt_counts *out)
@@ -193,6 +194,105 @@ static void check_budget(void *arg)
     close_cuda(device);
 }
 
+/* Shapes of its own and shapes of all, more than plans are kept. */
+static void *multiply_shapes(void *arg)
+{
+    product_case *all = arg;
+    weft_stream *stream = make_stream(all[0].device);
+    for (size_t i = 0; i < SHAPES; i++) {
+        bool queued = false;
+        CHECK_WEFT(product_post(&all[i], stream, &queued));
+        CHECK(queued);
+    }
+    CHECK_WEFT(weft_stream_wait(stream));
+    weft_stream_destroy(stream);
+    return NULL;
+}
+
+static void check_threads(void *arg)
+{
+    (void)arg;
+    static product_case all[THREADS][SHAPES];
+    pthread_t threads[THREADS];
+    fake_cublaslt_counts counts;
+    weft_device *device = open_cuda(0);
+    for (size_t t = 0; t < THREADS; t++) {
+        for (size_t i = 0; i < SHAPES; i++) {
+            const problem of = {.dtype = WEFT_DTYPE_F32,
+                                .c_dtype = WEFT_DTYPE_F32,
+                                .m = 1 + i % 10,
+                                .n = 1 + i / 10,
+                                .k = i % 2 ? LONG : 3 + t,
+                                .alpha = 1};
+            all[t][i] = product_open(device, &of);
+        }
+        CHECK(pthread_create(&threads[t], NULL, multiply_shapes, all[t]) == 0);
+    }
+    for (size_t t = 0; t < THREADS; t++) {
+        CHECK(pthread_join(threads[t], NULL) == 0);
+    }
+    if (get_counts(&counts)) {
+        CHECK(counts.queued == THREADS * SHAPES);
+        CHECK(counts.objects <= 4 * 256 && counts.handles == 1);
+    }
+    for (size_t t = 0; t < THREADS; t++) {
+        for (size_t i = 0; i < SHAPES; i++) {
+            product_check(&all[t][i]);
+            product_close(&all[t][i]);
+        }
+    }
+    close_cuda(device);
+    if (get_counts(&counts)) {
+        CHECK(counts.handles == 0 && counts.objects == 0);
+    }
+}
+
+/* Nothing is queued, C is as it was, and the log has the reason, once. */
+static void check_reason(void *arg)
+{
+    const char *reason = arg;
+    char logged[8192] = "";
+    bool queued = true;
+    FILE *log = tmpfile();
+    const int kept = dup(STDERR_FILENO);
+    CHECK(log && kept >= 0 && dup2(fileno(log), STDERR_FILENO) >= 0);
+    weft_device *device = open_cuda(0);
+    weft_stream *stream = make_stream(device);
+    product_case own = product_open(device, &long_sum);
+    for (int round = 0; round < 2; round++) {
+        CHECK_WEFT(product_post(&own, stream, &queued));
+        CHECK(!queued);
+    }
+    own.of.alpha = 0; /* with beta 1: C as it was */
+    product_check(&own);
+    product_close(&own);
+    weft_stream_destroy(stream);
+    close_cuda(device);
+    CHECK(dup2(kept, STDERR_FILENO) >= 0);
+    rewind(log);
+    const size_t bytes = fread(logged, 1, sizeof(logged) - 1, log);
+    const char *found = strstr(logged, reason);
+    if (bytes == 0 || !found || strstr(found + 1, reason)) {
+        fprintf(stderr, "not \"%s\" once in: %s\n", reason, logged);
+        _exit(1);
+    }
+}
+
+static void check_launch_error(void *arg)
+{
+    (void)arg;
+    bool queued = true;
+    weft_device *device = open_cuda(0);
+    weft_stream *stream = make_stream(device);
+    product_case own = product_open(device, &long_sum);
+    CHECK_REFUSED(WEFT_ERR_SYSTEM, product_post(&own, stream, &queued),
+                  "cublasLtMatmul: CUBLAS_STATUS_EXECUTION_FAILED");
+    CHECK(!queued);
+    product_close(&own);
+    weft_stream_destroy(stream);
+    close_cuda(device);
+}
+
 static void test_cuda_product_values_are_right(void **state)
 {
     (void)state;
@@ -224,6 +324,54 @@ static void test_cuda_product_of_a_budget_is_not_the_librarys(void **state)
     in_child(check_budget, NULL, NULL);
 }
 
+static void test_cuda_product_threads_share_the_plans(void **state)
+{
+    (void)state;
+    in_child(check_threads, NULL, "WEFT_FAKE_GPU_DELAY", "1", NULL);
+}
+
+#define REASON(text, name, value)                                              \
+    in_child(check_reason, (void *)(uintptr_t)(text), "WEFT_LOG", "info",      \
+             name, value, NULL)
+
+static void test_cuda_product_library_that_cannot_is_named(void **state)
+{
+    (void)state;
+    if (is_system_driver()) {
+        fprintf(stderr, "left out: the stand-in's refusals\n");
+        return;
+    }
+    REASON("own kernel: WEFT_CUBLASLT=off", "WEFT_CUBLASLT", "off");
+    REASON("own kernel: no cuBLASLt: /no/such/file", "WEFT_CUBLASLT",
+           "/no/such/file");
+    REASON("has no cublasLtGetVersion: it is not cuBLASLt", "WEFT_CUBLASLT",
+           TEST_DRIVER);
+    REASON("cuBLASLt 13.1.0, has no cublasLtMatmulPreferenceDestroy",
+           "WEFT_CUBLASLT", TEST_CUBLASLT_LACKING);
+    REASON("is cuBLASLt 11.6.2: needed is 12.0 or later",
+           "WEFT_FAKE_CUBLASLT_VERSION", "11602");
+    REASON("does not start: cublasLtCreate: CUBLAS_STATUS_NOT_INITIALIZED",
+           "WEFT_FAKE_CUBLASLT_FAULT", "create");
+}
+
+static void test_cuda_product_that_the_library_refuses_is_named(void **state)
+{
+    (void)state;
+    if (is_system_driver()) {
+        fprintf(stderr, "left out: the stand-in's refusals\n");
+        return;
+    }
+    REASON("16 x 32 x 71 by weft's own kernel: cuBLASLt has no algorithm: "
+           "CUBLAS_STATUS_NOT_SUPPORTED",
+           "WEFT_FAKE_CUBLASLT_FAULT", "refuse");
+    REASON("own kernel: cuBLASLt has no algorithm: CUBLAS_STATUS_NOT_SUPPORTED",
+           "WEFT_FAKE_CUBLASLT_FAULT", "none");
+    REASON("own kernel: cublasLtMatmul: CUBLAS_STATUS_NOT_SUPPORTED",
+           "WEFT_FAKE_CUBLASLT_FAULT", "late");
+    in_child(check_launch_error, NULL, "WEFT_FAKE_CUBLASLT_FAULT", "launch",
+             NULL);
+}
+
 static int set_library(void **state)
 {
     const int status = set_kernels(state);
@@ -240,6 +388,9 @@ int main(void)
         cmocka_unit_test(test_cuda_product_captured_outlives_its_stream),
         cmocka_unit_test(test_cuda_product_without_memory_for_workspace),
         cmocka_unit_test(test_cuda_product_of_a_budget_is_not_the_librarys),
+        cmocka_unit_test(test_cuda_product_threads_share_the_plans),
+        cmocka_unit_test(test_cuda_product_library_that_cannot_is_named),
+        cmocka_unit_test(test_cuda_product_that_the_library_refuses_is_named),
     };
     return cmocka_run_group_tests(tests, set_library, NULL);
 }

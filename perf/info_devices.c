@@ -73,11 +73,30 @@ static void write_kernels(wefti_json *json)
     wefti_json_object_close(json);
 }
 
+/* The library that multiplies matrices; without a driver it is not opened. */
+static void write_products(bool has_driver, wefti_json *json)
+{
+    char library[64];
+    const bool found =
+        has_driver && wefti_cuda_find_products(library) == WEFT_OK;
+    wefti_json_object_open(json, "products");
+    if (found) {
+        wefti_json_text(json, "library", library);
+        wefti_json_null(json, "why");
+    } else {
+        wefti_json_null(json, "library");
+        wefti_json_text(json, "why",
+                        has_driver ? weft_error_text() : "no driver");
+    }
+    wefti_json_object_close(json);
+}
+
 void wefti_info_devices_write(bool live, wefti_json *json)
 {
     int count = 0, version = 0;
     wefti_json_object_open(json, "cuda");
-    if (live && wefti_cuda_count(&count, &version) == WEFT_OK) {
+    const bool found = live && wefti_cuda_count(&count, &version) == WEFT_OK;
+    if (found) {
         char text[32];
         snprintf(text, sizeof(text), "%d.%d", version / 1000,
                  version % 1000 / 10);
@@ -89,6 +108,7 @@ void wefti_info_devices_write(bool live, wefti_json *json)
                         live ? weft_error_text() : "a recorded machine");
     }
     write_kernels(json);
+    write_products(found, json);
     wefti_json_array_open(json, "devices");
     for (int index = 0; index < count; index++) {
         write_device(index, count, json);
@@ -129,10 +149,24 @@ static void print_device(int index, int count, FILE *file)
     wefti_report_wrap(text, 9, column, file);
 }
 
+static void print_products(FILE *file)
+{
+    char text[700] = "", library[64];
+    int column = fprintf(file, "products ");
+    if (wefti_cuda_find_products(library) == WEFT_OK) {
+        snprintf(text, sizeof(text), "by %s", library);
+    } else {
+        snprintf(text, sizeof(text), "by weft's own kernel: %s",
+                 weft_error_text());
+    }
+    wefti_report_wrap(text, 9, column, file);
+}
+
 void wefti_info_devices_print(FILE *file)
 {
     int count = 0, version = 0;
     weft_status status = wefti_cuda_count(&count, &version);
+    const bool found = status == WEFT_OK;
     fputs("\nCUDA\n", file);
     int column = fprintf(file, "driver   ");
     char text[600];
@@ -151,4 +185,7 @@ void wefti_info_devices_print(FILE *file)
     column = fprintf(file, "kernels  ");
     wefti_report_wrap(status == WEFT_OK ? path : weft_error_text(), 9, column,
                       file);
+    if (found) {
+        print_products(file);
+    }
 }

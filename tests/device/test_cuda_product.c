@@ -35,13 +35,19 @@ static bool get_counts(fake_cublaslt_counts *out)
     return get != NULL;
 }
 
+/* A real library may refuse what is badly aligned. */
 static void multiply(const product_case *own, weft_stream *stream)
 {
     bool queued = false;
     CHECK_WEFT(product_post(own, stream, &queued));
-    CHECK(queued);
+    CHECK(queued || (is_system_driver() && own->of.shift > 0));
     CHECK_WEFT(weft_stream_wait(stream));
-    product_check(own);
+    if (queued) {
+        product_check(own);
+    } else {
+        fprintf(stderr, "refused: a product of arrays %zu elements off\n",
+                own->of.shift);
+    }
 }
 
 static const struct {
@@ -113,7 +119,7 @@ static void check_kept(void *arg)
     }
     CHECK_OK(cuMemGetInfo_v2(&unused_after, &total));
     wefti_cuda_device_leave(device);
-    CHECK(unused_before == unused_after);
+    CHECK(!counted || unused_before == unused_after); /* others use a GPU */
     CHECK(get_counts(&after) == counted);
     CHECK(after.chosen == before.chosen && after.objects == before.objects);
     CHECK(after.queued == before.queued + (counted ? 10 : 0));

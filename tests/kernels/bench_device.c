@@ -12,7 +12,9 @@
  * name contains it.
  */
 #include "base/clock.h"
+#include "base/error.h"
 #include "base/small_float.h"
+#include "device/cuda.h"
 #include "kernels/math/blas_lock.h"
 #include "kernels/math/gemm_bf16.h"
 #include "kernels/math/math_launch.h"
@@ -384,6 +386,19 @@ static bool take_arguments(bench *b, const char **kind, int argc, char **argv)
     return true;
 }
 
+static void print_products(const char *kind)
+{
+    char library[64];
+    if (strcmp(kind, "cuda") != 0) {
+        printf("products of f32: OpenBLAS %s; of bf16: %s\n",
+               wefti_blas_get_kernel(), wefti_gemm_bf16_get_kernel());
+    } else if (wefti_cuda_find_products(library) == WEFT_OK) {
+        printf("products: %s\n", library);
+    } else {
+        printf("products: weft's own kernel: %s\n", weft_error_text());
+    }
+}
+
 int main(int argc, char **argv)
 {
     bool met = false; /* something to measure */
@@ -403,10 +418,7 @@ int main(int argc, char **argv)
     if (!ok) {
         fprintf(stderr, "bench_device: %s\n", weft_error_text());
     } else {
-        if (strcmp(kind, "cuda") != 0) {
-            printf("products of f32: OpenBLAS %s; of bf16: %s\n",
-                   wefti_blas_get_kernel(), wefti_gemm_bf16_get_kernel());
-        }
+        print_products(kind);
         printf("%s, %s\n%-20s %12s %10s %12s\n", kind, weft_dtype_text(b.own),
                "call", "us", "GB/s", "GFLOP/s");
         ok = measure_all(&b);

@@ -98,6 +98,30 @@ class Info(unittest.TestCase):
                     self.assertEqual(found, {
                         "file": os.path.realpath(kernels), "why": None})
 
+    def test_what_multiplies_is_named_or_why_not(self):
+        for set_to, said in (({}, None),
+                             ({"WEFT_CUBLASLT": "off"}, "WEFT_CUBLASLT=off"),
+                             ({"WEFT_FAKE_CUBLASLT_VERSION": "11602"},
+                              "11.6.2: needed is 12.0")):
+            done = info(1, "--json", "-", **set_to)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            found = json.loads(done.stdout)["cuda"]["products"]
+            text = " ".join(info(1, **set_to).stdout.split())
+            if said:
+                self.assertIsNone(found["library"])
+                self.assertIn(said, found["why"])
+                self.assertIn("products by weft's own kernel: ", text)
+                self.assertIn(said, text)
+            else:
+                self.assertEqual(found, {"library": "cuBLASLt 13.1.0",
+                                         "why": None})
+                self.assertIn("products by cuBLASLt 13.1.0", text)
+        done = info(0, "--json", "-")
+        cuda = json.loads(done.stdout)["cuda"]
+        if not cuda["driver"]:
+            self.assertEqual(cuda["products"],
+                             {"library": None, "why": "no driver"})
+
     def test_a_recorded_machine_has_no_driver(self):
         done = info(2, "--input", "2x(8xH100,8xCX7)", "--json", "-")
         self.assertEqual(json.loads(done.stdout)["cuda"]["devices"], [])

@@ -14,7 +14,8 @@
  * once.
  *
  * A graph may outlive the stream that it was captured on, and be launched
- * beside it: what is captured does without a workspace.
+ * beside it, and the program's own stream the one that wraps it: what is
+ * captured, and what is queued there, does without a workspace.
  */
 #include "base/error.h"
 #include "base/log.h"
@@ -338,7 +339,7 @@ static bool has_workspace(wefti_cuda_stream *stream, const plan *used)
 static plan *find_plan_of(wefti_cuda_gpu *gpu, wefti_cuda_stream *stream,
                           const wefti_product *product, bool captured)
 {
-    const bool without = captured || stream->lacks_workspace;
+    const bool without = captured || !stream->owned || stream->lacks_workspace;
     key of = key_of(product, without ? 0 : WORKSPACE_BYTES);
     plan *found = find_plan(gpu, &of);
     if (found && !has_workspace(stream, found)) {

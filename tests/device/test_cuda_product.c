@@ -165,6 +165,33 @@ static void check_captured(void *arg)
     close_cuda(device);
 }
 
+/* The program's stream may be at work when its wrapping is gone. */
+static void check_wrapped(void *arg)
+{
+    (void)arg;
+    fake_cublaslt_counts counts;
+    CUstream native = NULL;
+    weft_stream *stream = NULL;
+    bool queued = false;
+    weft_device *device = open_cuda(0);
+    product_case own = product_open(device, &long_sum);
+    CHECK_WEFT(wefti_cuda_device_enter(device));
+    CHECK_OK(cuStreamCreateWithPriority(&native, CU_STREAM_NON_BLOCKING, 0));
+    CHECK_WEFT(weft_stream_wrap(device, native, &stream));
+    CHECK_WEFT(product_post(&own, stream, &queued));
+    CHECK(queued);
+    weft_stream_destroy(stream);
+    CHECK_OK(cuStreamSynchronize(native));
+    CHECK_OK(cuStreamDestroy_v2(native));
+    wefti_cuda_device_leave(device);
+    product_check(&own);
+    if (get_counts(&counts)) {
+        CHECK(counts.queued == 1 && counts.with_workspace == 0);
+    }
+    product_close(&own);
+    close_cuda(device);
+}
+
 static void check_no_workspace(void *arg)
 {
     (void)arg;
@@ -317,6 +344,12 @@ static void test_cuda_product_captured_outlives_its_stream(void **state)
     in_child(check_captured, NULL, NULL);
 }
 
+static void test_cuda_product_of_a_wrapped_stream(void **state)
+{
+    (void)state;
+    in_child(check_wrapped, NULL, NULL);
+}
+
 /* The arrays fit, the workspace does not. */
 static void test_cuda_product_without_memory_for_workspace(void **state)
 {
@@ -392,6 +425,7 @@ int main(void)
         cmocka_unit_test(test_cuda_product_values_are_right),
         cmocka_unit_test(test_cuda_product_known_shape_needs_nothing),
         cmocka_unit_test(test_cuda_product_captured_outlives_its_stream),
+        cmocka_unit_test(test_cuda_product_of_a_wrapped_stream),
         cmocka_unit_test(test_cuda_product_without_memory_for_workspace),
         cmocka_unit_test(test_cuda_product_of_a_budget_is_not_the_librarys),
         cmocka_unit_test(test_cuda_product_threads_share_the_plans),

@@ -39,6 +39,11 @@ CUresult fake_host_launch(CUstream stream, const fake_host_work *work)
     if (result != CUDA_SUCCESS) {
         return result;
     }
+    if (work->loads) {
+        pthread_mutex_lock(&fake.lock);
+        fake_await_idle_locked(fake_current()->ordinal);
+        pthread_mutex_unlock(&fake.lock);
+    }
     fake_host_work *copy = malloc(sizeof(*copy));
     if (!copy) {
         return CUDA_ERROR_OUT_OF_MEMORY;

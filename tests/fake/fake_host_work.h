@@ -17,6 +17,7 @@ typedef struct fake_host_part {
 
 typedef struct fake_host_work {
     const char *what; /* for the line about an illegal address */
+    int loads; /* its first: the call waits until the GPU has nothing to do */
     void (*run)(const void *args, void *const at[FAKE_HOST_PARTS]);
     fake_host_part parts[FAKE_HOST_PARTS]; /* found in at, when it runs */
     _Alignas(16) unsigned char args[FAKE_HOST_ARGS_BYTES];

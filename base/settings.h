@@ -96,6 +96,9 @@
     X(CUBLASLT, TEXT, "", 0, 0,                                                \
       "file with cuBLASLt, for products on GPUs; empty: libcublasLt.so.13 or " \
       ".12; off: not used")                                                    \
+    X(CUDNN, TEXT, "", 0, 0,                                                   \
+      "file with cuDNN 9, for attention on GPUs; empty: libcudnn.so.9; off: "  \
+      "not used")                                                              \
     X(ONEDNN, TEXT, "", 0, 0,                                                  \
       "file with oneDNN 2, for products of bf16 on the host; empty: "          \
       "libdnnl.so.2; off: not used")                                           \

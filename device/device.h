@@ -77,6 +77,22 @@ typedef struct wefti_product {
 } wefti_product;
 
 /*
+ * Attention's forward, as kernels/math/attention.h has it, for several
+ * sequences of one length in bf16, o too; lse is f32, [tokens][heads]. causal:
+ * query i sees keys 0 to i. No extent is 0.
+ */
+typedef struct wefti_attention_call {
+    void *o;
+    float *lse;
+    const void *q, *k, *v;
+    size_t sequences, q_tokens, kv_tokens;
+    size_t heads, kv_heads, head_size;
+    size_t q_stride, kv_stride, o_stride; /* elements between tokens */
+    double scale;
+    bool causal;
+} wefti_attention_call;
+
+/*
  * wefti_device_table - one kind of device. Slots are set but where it says "or
  * NULL"; none blocks except where it says so; all may be called from any
  * thread, none while a lock of comm is held.

@@ -73,6 +73,11 @@ typedef struct program {
     step steps[STEPS];
 } program;
 
+typedef struct arguments {
+    const program *of;
+    float numbers[NUMBERS];
+} arguments;
+
 static _Atomic int handles, objects, plans, queued;
 static pthread_mutex_t programs_lock = PTHREAD_MUTEX_INITIALIZER;
 static program *programs;
@@ -393,4 +398,186 @@ int cudnnBackendGetAttribute(void *desc, int name, int type, int64_t asked,
         config->finished = true;
     }
     return WEFTI_CUDNN_SUCCESS;
+}
+
+/* ---- runs ------------------------------------------------------------------
+ */
+
+static size_t offset_of(const tensor *t, const int64_t at[4])
+{
+    return (size_t)(at[0] * t->strides[0] + at[1] * t->strides[1] +
+                    at[2] * t->strides[2] + at[3] * t->strides[3]);
+}
+
+/* Dimensions of 1 are for all; fewer heads are each for several. */
+static double get(const arguments *args, const tensor *t, void *const real[],
+                  const int64_t at[4], int64_t heads)
+{
+    if (t->by_value) {
+        return (double)args->numbers[t->id - REAL - 1];
+    }
+    const int64_t mine[4] = {
+        t->dims[0] > 1 ? at[0] : 0, at[1] / (heads / t->dims[1]),
+        t->dims[2] > 1 ? at[2] : 0, t->dims[3] > 1 ? at[3] : 0};
+    const size_t i = offset_of(t, mine);
+    const void *from = t->is_virtual ? NULL : real[t->id - 1];
+    return t->is_virtual ? t->values[i]
+           : t->type == WEFTI_CUDNN_BF16
+               ? (double)wefti_bf16_widen(((const uint16_t *)from)[i])
+               : (double)((const float *)from)[i];
+}
+
+static void put(const tensor *t, void *const real[], const int64_t at[4],
+                double value)
+{
+    const size_t i = offset_of(t, at);
+    const uint16_t small = wefti_bf16_narrow((float)value);
+    if (t->is_virtual) {
+        t->values[i] = t->type == WEFTI_CUDNN_BF16
+                           ? (double)wefti_bf16_widen(small)
+                           : (double)(float)value;
+    } else if (t->type == WEFTI_CUDNN_BF16) {
+        ((uint16_t *)real[t->id - 1])[i] = small;
+    } else {
+        ((float *)real[t->id - 1])[i] = (float)value;
+    }
+}
+
+static double apply(const step *s, double x, double b, double t,
+                    const int64_t at[4])
+{
+    return s->mode == WEFTI_DNN_MUL         ? x * b
+           : s->mode == WEFTI_DNN_ADD       ? x + b
+           : s->mode == WEFTI_DNN_SUB       ? x - b
+           : s->mode == WEFTI_DNN_DIV       ? x / b
+           : s->mode == WEFTI_DNN_EXP       ? exp(x)
+           : s->mode == WEFTI_DNN_LOG       ? log(x)
+           : s->mode == WEFTI_DNN_CMP_GE    ? x >= b
+           : s->mode == WEFTI_DNN_GEN_INDEX ? (double)at[s->axis]
+           : t != 0                         ? x
+                                            : b;
+}
+
+static double run_element(const arguments *args, const step *s, tensor *tensors,
+                          void *const real[], const int64_t at[4])
+{
+    const tensor *x = &tensors[s->x];
+    const int64_t heads = tensors[s->y].dims[1];
+    const bool adds =
+        s->kind != WEFTI_DNN_OP_REDUCTION || s->mode == WEFTI_DNN_REDUCE_ADD;
+    double sum = adds ? 0 : -INFINITY;
+    if (s->kind == WEFTI_DNN_OP_POINTWISE) {
+        const bool needs_b = s->b >= 0, needs_t = s->t >= 0;
+        return apply(s, get(args, x, real, at, heads),
+                     needs_b ? get(args, &tensors[s->b], real, at, heads) : 0,
+                     needs_t ? get(args, &tensors[s->t], real, at, heads) : 0,
+                     at);
+    }
+    for (int64_t l = 0; l < x->dims[3]; l++) {
+        const int64_t left[4] = {at[0], at[1], at[2], l};
+        const int64_t right[4] = {at[0], at[1], l, at[3]};
+        const double value = get(args, x, real, left, heads);
+        if (s->kind == WEFTI_DNN_OP_MATMUL) {
+            sum += value * get(args, &tensors[s->b], real, right, heads);
+        } else {
+            sum = adds ? sum + value : fmax(sum, value);
+        }
+    }
+    return sum;
+}
+
+static void run_step(const arguments *args, const step *s, tensor *tensors,
+                     void *const real[])
+{
+    const tensor *y = &tensors[s->y];
+    int64_t at[4];
+    for (at[0] = 0; at[0] < y->dims[0]; at[0]++) {
+        for (at[1] = 0; at[1] < y->dims[1]; at[1]++) {
+            for (at[2] = 0; at[2] < y->dims[2]; at[2]++) {
+                for (at[3] = 0; at[3] < y->dims[3]; at[3]++) {
+                    put(y, real, at, run_element(args, s, tensors, real, at));
+                }
+            }
+        }
+    }
+}
+
+static size_t elems_of(const tensor *t)
+{
+    const int64_t last[4] = {t->dims[0] - 1, t->dims[1] - 1, t->dims[2] - 1,
+                             t->dims[3] - 1};
+    return offset_of(t, last) + 1;
+}
+
+static void run_program(const void *given, void *const real[FAKE_HOST_PARTS])
+{
+    const arguments *args = given;
+    tensor tensors[TENSORS];
+    memcpy(tensors, args->of->tensors, sizeof(tensors));
+    for (int i = 0; i < args->of->tensor_count; i++) {
+        if (tensors[i].is_virtual) {
+            tensors[i].values = calloc(elems_of(&tensors[i]), sizeof(double));
+            demand(tensors[i].values != NULL, "no memory");
+        }
+    }
+    memset(real[REAL], 0x55, WORKSPACE_BYTES);
+    for (int i = 0; i < args->of->step_count; i++) {
+        run_step(args, &args->of->steps[i], tensors, real);
+    }
+    for (int i = 0; i < args->of->tensor_count; i++) {
+        free(tensors[i].values);
+    }
+}
+
+/* The pack's arrays by their ids; all that the program has in memory. */
+static void take_pack(const object *pack, const program *p,
+                      fake_host_work *work, arguments *args)
+{
+    void *const *at =
+        find(pack, WEFTI_DNN_PACK_POINTERS, WEFTI_DNN_TYPE_VOID_PTR, 0);
+    void *const *workspace =
+        find(pack, WEFTI_DNN_PACK_WORKSPACE, WEFTI_DNN_TYPE_VOID_PTR, 1);
+    const int64_t *ids =
+        find(pack, WEFTI_DNN_PACK_IDS, WEFTI_DNN_TYPE_INT64, 0);
+    demand(pack->finished && at && ids && workspace && *workspace,
+           "arrays that are not whole");
+    for (int i = 0; i < p->tensor_count; i++) {
+        const tensor *t = &p->tensors[i];
+        int64_t n = 0;
+        while (!t->is_virtual && n < VALUES && ids[n] != t->id) {
+            n++;
+        }
+        demand(n < VALUES, "an array is missing");
+        if (t->by_value) {
+            args->numbers[t->id - REAL - 1] = *(const float *)at[n];
+        } else if (!t->is_virtual) {
+            demand((uintptr_t)at[n] % 16 == 0, "an array not aligned");
+            work->parts[t->id - 1] = (fake_host_part){
+                (CUdeviceptr)(uintptr_t)at[n],
+                elems_of(t) * (t->type == WEFTI_CUDNN_BF16 ? 2 : 4)};
+        }
+    }
+    work->parts[REAL] =
+        (fake_host_part){(CUdeviceptr)(uintptr_t)*workspace, WORKSPACE_BYTES};
+}
+
+int cudnnBackendExecute(struct cudnnContext *handle, void *plan, void *pack)
+{
+    const program *p = take(plan)->program;
+    CUcontext current = NULL;
+    fake_host_work work = {.what = "cudnnBackendExecute", .run = run_program};
+    arguments args = {.of = p};
+    demand(handle->magic == MAGIC &&
+               cuCtxGetCurrent(&current) == CUDA_SUCCESS &&
+               current == handle->context,
+           "cudnnBackendExecute: the handle's context is not current");
+    if (has_fault("launch")) {
+        return EXECUTION_FAILED;
+    }
+    take_pack(take(pack), p, &work, &args);
+    memcpy(work.args, &args, sizeof(args));
+    queued++;
+    return fake_host_launch(handle->stream, &work) == CUDA_SUCCESS
+               ? WEFTI_CUDNN_SUCCESS
+               : EXECUTION_FAILED;
 }

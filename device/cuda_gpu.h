@@ -16,6 +16,7 @@
  *   cuda_green.c   parts of the multiprocessors
  *   cuda_module.c  kernels and their launches
  *   cuda_product.c products of matrices, by cuBLASLt
+ *   cuda_attention.c   attention, by cuDNN (attention_graph.c)
  *   cuda_list.c    what there is, for weft-info
  *
  * Every call of the driver stands between wefti_cuda_enter and
@@ -49,6 +50,8 @@ typedef struct wefti_cuda_gpu {
     int connections;            /* which all streams share */
     _Atomic int streams;        /* that weft knows */
     _Atomic bool warned;        /* that these are more */
+
+    _Atomic bool said_attention; /* what does it, in the log */
 
     _Atomic int broken; /* the error that has ended the context; 0: none */
 
@@ -163,6 +166,7 @@ typedef struct wefti_cuda_stream {
     bool owned;
     void *workspace;      /* of products; NULL: none has needed it */
     bool lacks_workspace; /* there was no memory for it */
+    struct wefti_cuda_attention *attention; /* cuda_attention.c; or NULL */
     struct wefti_holds *holds;
     pthread_mutex_t lock; /* numbers of batches reach the stream in order */
 } wefti_cuda_stream;
@@ -171,6 +175,12 @@ static inline wefti_cuda_stream *wefti_cuda_stream_of(const weft_stream *stream)
 {
     return (wefti_cuda_stream *)stream;
 }
+
+/* Whether a stream of weft's own has so much workspace, or gets it now. */
+bool wefti_cuda_stream_has_workspace(wefti_cuda_stream *stream, size_t bytes);
+
+/* Gives back what attention has of a stream; entered. NULL there is legal. */
+void wefti_cuda_attention_end(wefti_cuda_stream *stream);
 
 /* Enters, and refuses a stream that is being captured, which must be named:
  * what would be captured is good for one time only. The second is for what may
@@ -229,6 +239,9 @@ weft_status wefti_cuda_stream_launch(weft_stream *stream,
 weft_status wefti_cuda_stream_multiply(weft_stream *stream,
                                        const wefti_product *product,
                                        bool *queued_out);
+weft_status wefti_cuda_stream_attend(weft_stream *stream,
+                                     const wefti_attention_call *call,
+                                     bool *queued_out);
 weft_status wefti_cuda_stream_mark(weft_stream *stream, const wefti_mark *marks,
                                    size_t count);
 weft_status wefti_cuda_stream_flag(weft_stream *stream, const wefti_flag *flags,

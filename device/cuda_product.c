@@ -323,16 +323,15 @@ static void leave_plan(wefti_cuda_gpu *gpu, plan *used, int refused)
     pthread_mutex_unlock(&gpu->products->lock);
 }
 
-/* Whether a plan's workspace is there, or made now. */
-static bool has_workspace(wefti_cuda_stream *stream, const plan *used)
+bool wefti_cuda_stream_has_workspace(wefti_cuda_stream *stream, size_t bytes)
 {
-    if (used->workspace_bytes > 0 && !stream->workspace &&
+    if (bytes > 0 && bytes <= WORKSPACE_BYTES && !stream->workspace &&
         wefti_cuda_mem_alloc(stream->base.device, WEFT_MEMORY_DEVICE,
                              WORKSPACE_BYTES, &stream->workspace) < 0) {
         stream->workspace = NULL;
         stream->lacks_workspace = true;
     }
-    return used->workspace_bytes == 0 || stream->workspace;
+    return bytes == 0 || (bytes <= WORKSPACE_BYTES && stream->workspace);
 }
 
 /* A plan for this stream; one without workspace where it gets none. */
@@ -342,7 +341,8 @@ static plan *find_plan_of(wefti_cuda_gpu *gpu, wefti_cuda_stream *stream,
     const bool without = captured || !stream->owned || stream->lacks_workspace;
     key of = key_of(product, without ? 0 : WORKSPACE_BYTES);
     plan *found = find_plan(gpu, &of);
-    if (found && !has_workspace(stream, found)) {
+    if (found &&
+        !wefti_cuda_stream_has_workspace(stream, found->workspace_bytes)) {
         leave_plan(gpu, found, WEFTI_CUBLAS_SUCCESS);
         of.workspace_bytes = 0;
         found = find_plan(gpu, &of);

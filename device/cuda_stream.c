@@ -276,6 +276,7 @@ void wefti_cuda_stream_destroy(weft_stream *base)
         (void)wefti_cuda_mem_free(base->device, stream->workspace);
     }
     if (wefti_cuda_enter(gpu) == WEFT_OK) {
+        wefti_cuda_attention_end(stream);
         give_back_native(gpu, stream);
         wefti_cuda_leave(gpu);
     }

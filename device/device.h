@@ -115,7 +115,8 @@ typedef struct wefti_attention_call {
  * stream_destroy  drains, unless the stream was wrapped.
  * stream_copy     the only way that bytes are copied.
  * stream_call, stream_launch, stream_get_native, stream_get_sms    or NULL.
- * stream_multiply by a library of the device's maker, or NULL: there is none.
+ * stream_multiply, stream_attend    by a library of the device's maker, or
+ *                 NULL: there is none.
  * stream_compute  run(arg), the host's own code, in stream order; or NULL: the
  *                 device computes by kernels.
  * mem_place       where that code finds bytes bytes at pointer, which the text
@@ -175,6 +176,9 @@ typedef struct wefti_device_table {
     weft_status (*stream_multiply)(weft_stream *stream,
                                    const wefti_product *product,
                                    bool *queued_out);
+    weft_status (*stream_attend)(weft_stream *stream,
+                                 const wefti_attention_call *call,
+                                 bool *queued_out);
     weft_status (*stream_compute)(weft_stream *stream, void (*run)(void *arg),
                                   void *arg);
     weft_status (*stream_mark)(weft_stream *stream, const wefti_mark *marks,
@@ -284,6 +288,12 @@ WEFT_NODISCARD weft_status wefti_stream_launch(weft_stream *stream,
 WEFT_NODISCARD weft_status wefti_stream_multiply(weft_stream *stream,
                                                  const wefti_product *product,
                                                  bool *queued_out);
+
+/* wefti_stream_attend - the same of attention; making a plan for a shape takes
+ * about a second. */
+WEFT_NODISCARD weft_status wefti_stream_attend(weft_stream *stream,
+                                               const wefti_attention_call *call,
+                                               bool *queued_out);
 
 /*
  * wefti_stream_compute - run(arg), in stream order, on a device that computes

@@ -78,6 +78,7 @@ const wefti_device_table wefti_device_cuda = {
     .stream_copy = wefti_cuda_stream_copy,
     .stream_launch = wefti_cuda_stream_launch,
     .stream_multiply = wefti_cuda_stream_multiply,
+    .stream_attend = wefti_cuda_stream_attend,
     .stream_mark = wefti_cuda_stream_mark,
     .stream_flag = wefti_cuda_stream_flag,
     .stream_is_captured = wefti_cuda_stream_is_captured,

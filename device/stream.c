@@ -149,6 +149,16 @@ weft_status wefti_stream_multiply(weft_stream *stream,
                : WEFT_OK;
 }
 
+weft_status wefti_stream_attend(weft_stream *stream,
+                                const wefti_attention_call *call,
+                                bool *queued_out)
+{
+    *queued_out = false;
+    return stream->device->table->stream_attend
+               ? stream->device->table->stream_attend(stream, call, queued_out)
+               : WEFT_OK;
+}
+
 bool wefti_stream_computes(const weft_stream *stream)
 {
     return stream->device->table->stream_compute != NULL;

@@ -57,6 +57,39 @@ static weft_status find_shape(const char *op, const wefti_math_heads *heads,
     return WEFT_OK;
 }
 
+/* By a library of the device's, where it has one that does it. */
+static weft_status post_forward(weft_stream *stream, const types *t,
+                                const wefti_math_attention_forward *args)
+{
+    const wefti_math_attention_shape *s = &args->shape;
+    const wefti_attention_call call = {.o = args->o,
+                                       .lse = args->lse,
+                                       .q = args->q,
+                                       .k = args->k,
+                                       .v = args->v,
+                                       .sequences = s->sequences,
+                                       .q_tokens = s->q_tokens,
+                                       .kv_tokens = s->kv_tokens,
+                                       .heads = s->heads,
+                                       .kv_heads = s->kv_heads,
+                                       .head_size = s->head_size,
+                                       .q_stride = s->q_stride,
+                                       .kv_stride = s->kv_stride,
+                                       .o_stride = s->o_stride,
+                                       .scale = s->scale,
+                                       .causal = s->causal != 0};
+    bool queued = false;
+    weft_status status = WEFT_OK;
+    if (t->type == WEFTI_MATH_BF16 && !args->merge && s->q_tokens > 0 &&
+        s->kv_tokens > 0 && (!s->causal || s->causal_offset == 0)) {
+        status = wefti_stream_attend(stream, &call, &queued);
+    }
+    return status < 0 || queued
+               ? status
+               : wefti_math_post(stream, WEFTI_MATH_OP_attention_forward,
+                                 t->type, args);
+}
+
 weft_status wefti_stream_attention_forward(weft_stream *stream, const tensor *o,
                                            const tensor *lse, const tensor *q,
                                            const tensor *k, const tensor *v,
@@ -85,8 +118,7 @@ weft_status wefti_stream_attention_forward(weft_stream *stream, const tensor *o,
     }
     const wefti_math_attention_forward args = {o->at, lse->at, q->at, k->at,
                                                v->at, s,       merge};
-    return wefti_math_post(stream, WEFTI_MATH_OP_attention_forward, t.type,
-                           &args);
+    return post_forward(stream, &t, &args);
 }
 
 weft_status wefti_stream_attention_merge(weft_stream *stream, const tensor *o,

@@ -585,6 +585,7 @@ int main(int argc, char **argv)
         setenv("WEFT_KERNELS", TEST_KERNELS, 1);
         setenv("WEFT_MATH_KERNELS", TEST_KERNELS, 1);
         setenv("WEFT_CUBLASLT", TEST_CUBLASLT, 0);
+        setenv("WEFT_CUDNN", TEST_CUDNN, 0);
     }
     return cmocka_run_group_tests(tests, open_pair, close_pair);
 }

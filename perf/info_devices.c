@@ -73,13 +73,16 @@ static void write_kernels(wefti_json *json)
     wefti_json_object_close(json);
 }
 
-/* The library that multiplies matrices; without a driver it is not opened. */
-static void write_products(bool has_driver, wefti_json *json)
+/* What finds a library that does what weft's own kernels can, or why not. */
+typedef weft_status find_library(char text_out[64]);
+
+/* Without a driver it is not opened. */
+static void write_library(const char *name, find_library *find, bool has_driver,
+                          wefti_json *json)
 {
     char library[64];
-    const bool found =
-        has_driver && wefti_cuda_find_products(library) == WEFT_OK;
-    wefti_json_object_open(json, "products");
+    const bool found = has_driver && find(library) == WEFT_OK;
+    wefti_json_object_open(json, name);
     if (found) {
         wefti_json_text(json, "library", library);
         wefti_json_null(json, "why");
@@ -108,7 +111,8 @@ void wefti_info_devices_write(bool live, wefti_json *json)
                         live ? weft_error_text() : "a recorded machine");
     }
     write_kernels(json);
-    write_products(found, json);
+    write_library("products", wefti_cuda_find_products, found, json);
+    write_library("attention", wefti_cuda_find_attention, found, json);
     wefti_json_array_open(json, "devices");
     for (int index = 0; index < count; index++) {
         write_device(index, count, json);
@@ -149,11 +153,11 @@ static void print_device(int index, int count, FILE *file)
     wefti_report_wrap(text, 9, column, file);
 }
 
-static void print_products(FILE *file)
+static void print_library(const char *name, find_library *find, FILE *file)
 {
     char text[700] = "", library[64];
-    int column = fprintf(file, "products ");
-    if (wefti_cuda_find_products(library) == WEFT_OK) {
+    int column = fprintf(file, "%-9s", name);
+    if (find(library) == WEFT_OK) {
         snprintf(text, sizeof(text), "by %s", library);
     } else {
         snprintf(text, sizeof(text), "by weft's own kernel: %s",
@@ -186,6 +190,7 @@ void wefti_info_devices_print(FILE *file)
     wefti_report_wrap(status == WEFT_OK ? path : weft_error_text(), 9, column,
                       file);
     if (found) {
-        print_products(file);
+        print_library("products", wefti_cuda_find_products, file);
+        print_library("attention", wefti_cuda_find_attention, file);
     }
 }

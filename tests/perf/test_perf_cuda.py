@@ -98,26 +98,29 @@ class Info(unittest.TestCase):
                     self.assertEqual(found, {
                         "file": os.path.realpath(kernels), "why": None})
 
-    def test_what_multiplies_is_named_or_why_not(self):
-        for set_to, said in (({}, None),
-                             ({"WEFT_CUBLASLT": "off"}, "WEFT_CUBLASLT=off"),
-                             ({"WEFT_FAKE_CUBLASLT_VERSION": "11602"},
-                              "11.6.2: needed is 12.0")):
+    def test_libraries_are_named_or_why_not(self):
+        for what, name, set_to, said in (
+                ("products", "cuBLASLt 13.1.0", {}, None),
+                ("products", None, {"WEFT_CUBLASLT": "off"},
+                 "WEFT_CUBLASLT=off"),
+                ("products", None, {"WEFT_FAKE_CUBLASLT_VERSION": "11602"},
+                 "11.6.2: needed is 12.0"),
+                ("attention", "cuDNN 9.19.0", {}, None),
+                ("attention", None, {"WEFT_FAKE_CUDNN_VERSION": "90100"},
+                 "9.1.0: needed is 9.10")):
             done = info(1, "--json", "-", **set_to)
             self.assertEqual(done.returncode, 0, done.stderr)
-            found = json.loads(done.stdout)["cuda"]["products"]
+            found = json.loads(done.stdout)["cuda"][what]
             text = " ".join(info(1, **set_to).stdout.split())
             if said:
                 self.assertIsNone(found["library"])
                 self.assertIn(said, found["why"])
-                self.assertIn("products by weft's own kernel: ", text)
+                self.assertIn(what + " by weft's own kernel: ", text)
                 self.assertIn(said, text)
             else:
-                self.assertEqual(found, {"library": "cuBLASLt 13.1.0",
-                                         "why": None})
-                self.assertIn("products by cuBLASLt 13.1.0", text)
-        done = info(0, "--json", "-")
-        cuda = json.loads(done.stdout)["cuda"]
+                self.assertEqual(found, {"library": name, "why": None})
+                self.assertIn("%s by %s" % (what, name), text)
+        cuda = json.loads(info(0, "--json", "-").stdout)["cuda"]
         if not cuda["driver"]:
             self.assertEqual(cuda["products"],
                              {"library": None, "why": "no driver"})

@@ -392,10 +392,14 @@ static void print_products(const char *kind)
     if (strcmp(kind, "cuda") != 0) {
         printf("products of f32: OpenBLAS %s; of bf16: %s\n",
                wefti_blas_get_kernel(), wefti_gemm_bf16_get_kernel());
-    } else if (wefti_cuda_find_products(library) == WEFT_OK) {
-        printf("products: %s\n", library);
     } else {
-        printf("products: weft's own kernel: %s\n", weft_error_text());
+        printf("products: %s\n", wefti_cuda_find_products(library) == WEFT_OK
+                                     ? library
+                                     : weft_error_text());
+        printf("attention's forward, of bf16: %s\n",
+               wefti_cuda_find_attention(library) == WEFT_OK
+                   ? library
+                   : weft_error_text());
     }
 }
 

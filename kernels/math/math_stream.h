@@ -27,10 +27,10 @@
  *             file with those for GPUs is missing) | ERR_NO_MEMORY | ERR_SYSTEM
  *             | otherwise nothing is queued, but for calls of several kernels.
  * Threads     any, of one stream one at a time.  Blocks: the first call on a
- *             GPU, and of gemm the first of each shape, may wait for all that
- *             is queued there (device/device.h). A program that has gates
- *             fills no elements, and multiplies once in each shape, before it
- *             raises any.
+ *             GPU, and of gemm and attention's forward the first of each
+ *             shape, may wait for all that is queued there (device/device.h).
+ *             A program that has gates fills no elements, and makes each shape
+ *             once, before it raises any.
  */
 #ifndef KERNELS_MATH_MATH_STREAM_H
 #define KERNELS_MATH_MATH_STREAM_H

@@ -66,15 +66,26 @@ static void publish(weft_comm *comm, const char *did)
                         last);
 }
 
-void wefti_abort_publish(weft_comm *comm, const char *did)
+/* Perhaps no rank drives the engine, and no message would go out. */
+static void spread(weft_comm *comm)
 {
-    publish(comm, did);
     if (comm->fabric.net) {
-        /* Perhaps no rank drives the engine, and no message would go out. */
         pthread_mutex_lock(&comm->engine->lock);
         (void)wefti_requests_stop(comm);
         pthread_mutex_unlock(&comm->engine->lock);
     }
+}
+
+void wefti_abort_publish(weft_comm *comm, const char *did)
+{
+    publish(comm, did);
+    spread(comm);
+}
+
+void wefti_abort_because(weft_comm *comm, weft_status status, const char *text)
+{
+    wefti_fault_publish(comm, status, comm->rank, 0, "%s", text);
+    spread(comm);
 }
 
 weft_status weft_comm_abort(weft_comm *comm)

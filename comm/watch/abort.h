@@ -11,4 +11,8 @@
  * Threads: any. Blocks: no. */
 void wefti_abort_publish(weft_comm *comm, const char *did);
 
+/* The same with a status and a text of the caller's: what this rank was asked
+ * to do cannot be done. */
+void wefti_abort_because(weft_comm *comm, weft_status status, const char *text);
+
 #endif

@@ -18,6 +18,7 @@
 #include "weft/device.h"
 #include "weft/ledger.h"
 #include "weft/mem.h"
+#include "weft/moe.h"
 #include "weft/op.h"
 #include "weft/p2p.h"
 #include "weft/pipeline.h"

@@ -237,6 +237,32 @@ static weft_status take_ring_config(const void *given)
     return status;
 }
 
+static void fill_moe_config(void *room)
+{
+    *(weft_moe_config *)room =
+        (weft_moe_config){.size_bytes = sizeof(weft_moe_config),
+                          .comm = comm,
+                          .device = host,
+                          .hidden = 1,
+                          .experts = 1,
+                          .slots = 1,
+                          .tokens = 1,
+                          .capacity = 1,
+                          .dtype = WEFT_DTYPE_F32,
+                          .dispatch_dtype = WEFT_DTYPE_F32,
+                          .combine_dtype = WEFT_DTYPE_F32};
+}
+
+static weft_status take_moe_config(const void *given)
+{
+    weft_moe *moe;
+    weft_status status = weft_moe_create(given, &moe);
+    if (status == WEFT_OK) {
+        weft_moe_destroy(moe);
+    }
+    return status;
+}
+
 /* Of one rank, lowered: made at first use. */
 static weft_schedule *get_lowered(void)
 {
@@ -305,6 +331,8 @@ static const input inputs[] = {
      take_bucket_config},
     {"weft_ring_config", "config", sizeof(weft_ring_config),
      offsetof(weft_ring_config, class_id), fill_ring_config, take_ring_config},
+    {"weft_moe_config", "config", sizeof(weft_moe_config),
+     offsetof(weft_moe_config, hops), fill_moe_config, take_moe_config},
     {"weft_pipeline_config", "config", sizeof(weft_pipeline_config),
      offsetof(weft_pipeline_config, chunk_rows), fill_pipeline_config,
      take_pipeline_config},

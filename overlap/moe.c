@@ -34,7 +34,7 @@ void wefti_moe_fail(weft_moe *moe, const char *format, ...)
 /* Where a call's steps are put, and what they have in common. */
 typedef struct call {
     weft_moe *moe;
-    weft_moe_held *held;
+    wefti_moe_held *held;
     weft_stream *stream; /* NULL: the caller carries them out */
     bool waits;          /* for the end, as the program named no stream */
     wefti_moe_row row;
@@ -167,6 +167,14 @@ static weft_status check_moe(const weft_moe *moe, const weft_stream *stream)
     return WEFT_OK;
 }
 
+/* What a batch that is in use has; NULL: it is not. */
+static wefti_moe_held *find_of(const weft_moe_batch *batch)
+{
+    wefti_moe_held *held = batch ? batch->held : NULL;
+    return held && held->used && held->epoch == batch->counted_epoch ? held
+                                                                     : NULL;
+}
+
 static weft_status check_batch(const weft_moe *moe, const weft_moe_batch *batch,
                                const weft_stream *stream)
 {
@@ -174,9 +182,7 @@ static weft_status check_batch(const weft_moe *moe, const weft_moe_batch *batch,
     if (status != WEFT_OK) {
         return status;
     }
-    const bool known = batch && batch->size_bytes >= sizeof(*batch) &&
-                       batch->held && batch->held->used &&
-                       batch->held->epoch == batch->counted_epoch;
+    const bool known = find_of(batch) != NULL;
     return known
                ? WEFT_OK
                : wefti_error(WEFT_ERR_INVALID,
@@ -229,7 +235,7 @@ static void expand(const wefti_moe_job *job)
     }
 }
 
-static weft_status find_held(weft_moe *moe, weft_moe_held **held_out)
+static weft_status find_held(weft_moe *moe, wefti_moe_held **held_out)
 {
     for (int i = 0; i < moe->config.batches; i++) {
         if (!moe->held[i].used) {
@@ -259,13 +265,14 @@ static weft_status check_dispatch(const weft_moe *moe, size_t tokens,
     }
     return status == WEFT_OK
                ? wefti_sized_check("batch_out", batch_out->size_bytes,
-                                   sizeof(*batch_out), sizeof(*batch_out))
+                                   offsetof(weft_moe_batch, tokens),
+                                   sizeof(*batch_out))
                : status;
 }
 
 static weft_status post_dispatch(call *of, wefti_moe_job pack)
 {
-    weft_moe_held *held = of->held;
+    wefti_moe_held *held = of->held;
     held->used = true;
     held->epoch = ++of->moe->epoch;
     weft_status status = post_towards(of, pack, (wefti_moe_job){.run = expand});
@@ -323,15 +330,15 @@ weft_status weft_moe_dispatch(weft_moe *moe, const void *x,
                                   .counted_epoch = of.held->epoch,
                                   .tokens = tokens,
                                   .held = of.held};
-    *batch_out = batch;
+    wefti_sized_write(batch_out, &batch, sizeof(batch));
     return WEFT_OK;
 }
 
 void weft_moe_batch_fini(weft_moe *moe, weft_moe_batch *batch)
 {
-    if (moe && batch && batch->held &&
-        batch->held->epoch == batch->counted_epoch) {
-        batch->held->used = false;
+    wefti_moe_held *held = moe ? find_of(batch) : NULL;
+    if (held) {
+        held->used = false;
         batch->held = NULL;
     }
 }

@@ -42,7 +42,7 @@ typedef struct wefti_moe_hop {
 } wefti_moe_hop;
 
 /* What a batch keeps. Rows that came to this rank are counted part by part. */
-typedef struct weft_moe_held {
+typedef struct wefti_moe_held {
     bool used;
     size_t number; /* among its object's: the chunk of counted */
     uint64_t epoch;
@@ -57,7 +57,7 @@ typedef struct weft_moe_held {
     void *rows;         /* the device's */
     void *rows_placed;
     int32_t *expert_rows; /* pinned */
-} weft_moe_held;
+} wefti_moe_held;
 
 struct weft_moe {
     weft_moe_config config;
@@ -68,7 +68,7 @@ struct weft_moe {
     size_t row_bytes[WEFTI_MOE_ROW_COUNT];
     size_t stride; /* the largest of these */
     wefti_moe_hop hops[WEFTI_MOE_HOPS_MOST];
-    weft_moe_held *held;      /* [batches] */
+    wefti_moe_held *held;     /* [batches] */
     size_t *counts;           /* [experts_here][nranks] of an expand */
     size_t *answered;         /* [nranks] of a merge or finish */
     float *products;          /* [rows in by the last hop][slots] */
@@ -84,7 +84,7 @@ struct weft_moe {
 typedef struct wefti_moe_job {
     void (*run)(const struct wefti_moe_job *job);
     weft_moe *moe;
-    weft_moe_held *held;
+    wefti_moe_held *held;
     wefti_moe_row row;
     bool weighted;
     const void *from; /* rows or tokens, as the host's code finds them */

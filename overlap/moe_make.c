@@ -251,7 +251,7 @@ static size_t rows_in(const weft_moe *moe, int hop)
     return moe->hops[hop].in.begins[moe->nranks] / moe->stride;
 }
 
-static weft_status make_held(weft_moe *moe, weft_moe_held *held)
+static weft_status make_held(weft_moe *moe, wefti_moe_held *held)
 {
     const weft_moe_config *own = &moe->config;
     const size_t slots = (size_t)own->slots, nranks = (size_t)moe->nranks;
@@ -360,7 +360,7 @@ weft_status weft_moe_create(const weft_moe_config *config, weft_moe **moe_out)
     return WEFT_OK;
 }
 
-static void free_held(weft_moe *moe, weft_moe_held *held)
+static void free_held(weft_moe *moe, wefti_moe_held *held)
 {
     free(held->experts);
     free(held->weights);
@@ -376,6 +376,9 @@ void weft_moe_destroy(weft_moe *moe)
 {
     if (!moe) {
         return;
+    }
+    if (moe->done) { /* calls use all that follows; a failure is told there */
+        (void)!weft_event_wait(moe->done, NULL);
     }
     weft_stream_destroy(moe->own);
     weft_event_destroy(moe->done);

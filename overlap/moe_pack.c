@@ -19,7 +19,7 @@ static size_t slots_of(const weft_moe *moe)
 static void keep_tokens(const wefti_moe_job *job)
 {
     weft_moe *moe = job->moe;
-    weft_moe_held *held = job->held;
+    wefti_moe_held *held = job->held;
     const size_t count = held->tokens * slots_of(moe);
     for (size_t i = 0; i < count; i++) {
         const int32_t expert = job->expert[i];
@@ -39,7 +39,7 @@ static void keep_tokens(const wefti_moe_job *job)
 static void pack_row(const wefti_moe_job *job, size_t token, unsigned char *row)
 {
     const weft_moe *moe = job->moe;
-    const weft_moe_held *held = job->held;
+    const wefti_moe_held *held = job->held;
     const weft_moe_config *config = &moe->config;
     const unsigned char *elements = (const unsigned char *)job->from +
                                     token * config->hidden * moe->elem_bytes;
@@ -87,7 +87,7 @@ static void begin_rows(const weft_moe *moe, size_t *rows)
 void wefti_moe_pack(const wefti_moe_job *job)
 {
     weft_moe *moe = job->moe;
-    weft_moe_held *held = job->held;
+    wefti_moe_held *held = job->held;
     if (job->row == WEFTI_MOE_ROW_TOKEN) {
         keep_tokens(job);
     }
@@ -113,7 +113,7 @@ static void count_rows(const wefti_moe_job *job, int hop)
 void wefti_moe_forward(const wefti_moe_job *job)
 {
     weft_moe *moe = job->moe;
-    weft_moe_held *held = job->held;
+    wefti_moe_held *held = job->held;
     int32_t *experts = held->relayed;
     count_rows(job, 0);
     begin_rows(moe, held->out_rows[1]);
@@ -148,7 +148,7 @@ static int expert_here(const weft_moe *moe, int32_t expert)
 static bool count_experts(const wefti_moe_job *job, size_t *total_out)
 {
     weft_moe *moe = job->moe;
-    weft_moe_held *held = job->held;
+    wefti_moe_held *held = job->held;
     const int last = moe->layout.hops - 1;
     const size_t slots = slots_of(moe), nranks = (size_t)moe->nranks;
     size_t number = 0;
@@ -178,7 +178,7 @@ static bool count_experts(const wefti_moe_job *job, size_t *total_out)
 }
 
 /* counts become where the rows of each expert and source begin. */
-static void place_experts(weft_moe *moe, weft_moe_held *held)
+static void place_experts(weft_moe *moe, wefti_moe_held *held)
 {
     size_t begin = 0;
     for (int expert = 0; expert < moe->experts_here; expert++) {
@@ -232,7 +232,7 @@ static void expand_row(const wefti_moe_job *job, const unsigned char *row,
 void wefti_moe_expand(const wefti_moe_job *job)
 {
     weft_moe *moe = job->moe;
-    weft_moe_held *held = job->held;
+    wefti_moe_held *held = job->held;
     const int last = moe->layout.hops - 1;
     size_t total;
     count_rows(job, last);

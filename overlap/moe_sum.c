@@ -223,7 +223,7 @@ static void merge_row(const answers *of, const int32_t *experts,
 void wefti_moe_merge(const wefti_moe_job *job)
 {
     weft_moe *moe = job->moe;
-    weft_moe_held *held = job->held;
+    wefti_moe_held *held = job->held;
     const answers of = {job, 1, moe->answered};
     const int32_t *experts = held->relayed;
     memset(of.rows, 0, (size_t)moe->nranks * sizeof(*of.rows));
@@ -278,7 +278,7 @@ static void finish_token(const answers *of, const int32_t *experts,
 void wefti_moe_finish(const wefti_moe_job *job)
 {
     weft_moe *moe = job->moe;
-    const weft_moe_held *held = job->held;
+    const wefti_moe_held *held = job->held;
     const answers of = {job, 0, moe->answered};
     memset(of.rows, 0, (size_t)moe->nranks * sizeof(*of.rows));
     for (size_t token = 0; token < held->tokens; token++) {

@@ -106,16 +106,17 @@ typedef struct weft_moe_config {
  *               dispatch, on the host when counted says so.
  * counted       chunk counted_chunk is raised to counted_epoch when expert_rows
  *               may be read. It fails with the communicator.
+ * tokens        of this rank, as dispatched.
  */
 typedef struct weft_moe_batch {
     size_t size_bytes; /* sizeof(weft_moe_batch), set by the caller */
+    void *held;        /* the object's own */
     void *rows;
     const int32_t *expert_rows;
     weft_gate *counted;
     size_t counted_chunk;
     uint64_t counted_epoch;
     size_t tokens;
-    struct weft_moe_held *held; /* the object's own */
 } weft_moe_batch;
 
 /*
@@ -132,8 +133,8 @@ WEFT_NODISCARD weft_status weft_moe_create(const weft_moe_config *config,
                                            weft_moe **moe_out);
 
 /*
- * weft_moe_destroy - what streams have queued must have run: after a failure,
- * wait for them first. Batches end with it. NULL is legal.
+ * weft_moe_destroy - waits for what its calls have queued: after a failure,
+ * abort the communicator first. Batches end with it. NULL is legal.
  */
 void weft_moe_destroy(weft_moe *moe);
 

@@ -454,7 +454,21 @@ static weft_status ask_peaks(void *room)
     return weft_pipeline_predict(&config, 0, room);
 }
 
+static weft_status ask_batch(void *room)
+{
+    weft_moe_config config;
+    weft_moe *moe;
+    fill_moe_config(&config);
+    assert_int_equal(weft_moe_create(&config, &moe), WEFT_OK);
+    weft_status status =
+        weft_moe_dispatch(moe, NULL, NULL, NULL, 0, NULL, room);
+    weft_moe_destroy(moe);
+    return status;
+}
+
 static const output outputs[] = {
+    {"weft_moe_batch", sizeof(weft_moe_batch), offsetof(weft_moe_batch, tokens),
+     ask_batch},
     {"weft_pipeline_peaks", sizeof(weft_pipeline_peaks),
      offsetof(weft_pipeline_peaks, buffers), ask_peaks},
     {"weft_fault", sizeof(weft_fault), offsetof(weft_fault, op_number),

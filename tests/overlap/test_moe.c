@@ -36,7 +36,7 @@ static int settle(moes_side *self)
 static int check_crossings(const moes_side *self, const weft_moe_batch *batch)
 {
     const wefti_moe_layout *layout = &self->moe->layout;
-    const weft_moe_held *held = batch->held;
+    const wefti_moe_held *held = batch->held;
     size_t crossed = 0, wanted = 0;
     for (int rank = 0; rank < self->nranks; rank++) {
         const bool other = layout->nodes[rank] != layout->nodes[self->rank];

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "perf/perf_graph.h"
+#include "perf/perf_moe.h"
 
 #include <stdlib.h>
 
@@ -198,6 +199,9 @@ weft_status wefti_perf_call_post(const wefti_perf_pool *pool, size_t call,
     const wefti_perf_case *subject = &pool->subject;
     if (wefti_perf_op_puts(subject->op)) {
         return put(pool, call, stream);
+    }
+    if (pool->moe) {
+        return wefti_perf_moe_post(pool, call, stream);
     }
     if (wefti_perf_op_rings(subject->op)) {
         return pool->ring ? go_round(pool, call, stream) : WEFT_OK;

@@ -52,6 +52,10 @@ const wefti_perf_op wefti_perf_ops[] = {
      "every rank's block comes round, and each rank copies it"},
     {"ring_both", WEFTI_PERF_RING_BOTH, WEFT_COLLECTIVE_SEND, false, false,
      "the same, half of the blocks the other way"},
+    {"moe_dispatch", WEFTI_PERF_MOE_DISPATCH, WEFT_COLLECTIVE_SEND, false,
+     false, "rows of tokens go to the ranks of their experts"},
+    {"moe_combine", WEFTI_PERF_MOE_COMBINE, WEFT_COLLECTIVE_SEND, false, false,
+     "what experts make of them comes back as sums"},
     {0}};
 
 bool wefti_perf_op_is_uneven(const wefti_perf_op *op)
@@ -70,6 +74,12 @@ bool wefti_perf_op_puts(const wefti_perf_op *op)
 bool wefti_perf_op_rings(const wefti_perf_op *op)
 {
     return op->kind == WEFTI_PERF_RING || op->kind == WEFTI_PERF_RING_BOTH;
+}
+
+bool wefti_perf_op_is_moe(const wefti_perf_op *op)
+{
+    return op->kind == WEFTI_PERF_MOE_DISPATCH ||
+           op->kind == WEFTI_PERF_MOE_COMBINE;
 }
 
 const wefti_perf_op *wefti_perf_op_get(const char *name)
@@ -113,6 +123,8 @@ double wefti_perf_op_bus_factor(const wefti_perf_op *op, int nranks)
     case WEFTI_PERF_SENDRECV_LIST:
     case WEFTI_PERF_RING:
     case WEFTI_PERF_RING_BOTH:
+    case WEFTI_PERF_MOE_DISPATCH:
+    case WEFTI_PERF_MOE_COMBINE:
         return others;
     case WEFTI_PERF_PUT_ROUND:
         return nranks; /* puts, one after another */

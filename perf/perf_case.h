@@ -44,7 +44,9 @@ typedef enum wefti_perf_kind {
     WEFTI_PERF_PUT,
     WEFTI_PERF_PUT_ROUND,
     WEFTI_PERF_RING,
-    WEFTI_PERF_RING_BOTH
+    WEFTI_PERF_RING_BOTH,
+    WEFTI_PERF_MOE_DISPATCH,
+    WEFTI_PERF_MOE_COMBINE
 } wefti_perf_kind;
 
 typedef struct wefti_perf_op {
@@ -63,10 +65,12 @@ const wefti_perf_op *wefti_perf_op_get(const char *name);
 extern const wefti_perf_op wefti_perf_ops[];
 
 /* Whether parts have lengths of their own; whether ranks write into peers'
- * memory, and signal; whether blocks come round (weft/ring.h). */
+ * memory, and signal; whether blocks come round (weft/ring.h); whether rows go
+ * to experts (weft/moe.h): perf/perf_moe.h. */
 bool wefti_perf_op_is_uneven(const wefti_perf_op *op);
 bool wefti_perf_op_puts(const wefti_perf_op *op);
 bool wefti_perf_op_rings(const wefti_perf_op *op);
+bool wefti_perf_op_is_moe(const wefti_perf_op *op);
 
 /* The names of all, separated by spaces. */
 void wefti_perf_op_list(char *text_out, size_t text_bytes);

@@ -9,6 +9,7 @@
 #include "comm/make/explain.h"
 #include "perf/perf_call.h"
 #include "perf/perf_graph.h"
+#include "perf/perf_moe.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -24,6 +25,9 @@ weft_status wefti_perf_measure_call(wefti_perf_rank *self,
     if (status == WEFT_OK && wefti_perf_op_puts(subject->op)) {
         /* Others write into this rank's memory: it has looked and poisoned. */
         status = weft_barrier(self->comm, NULL);
+    }
+    if (status == WEFT_OK && pool->moe) {
+        status = wefti_perf_moe_prepare(pool, self, call);
     }
     if (status == WEFT_OK) {
         status = wefti_perf_rank_meet(self);
@@ -59,7 +63,8 @@ static weft_status time_calls(wefti_perf_rank *self, wefti_perf_pool *pool,
 static weft_status check_timed(wefti_perf_rank *self, wefti_perf_pool *pool,
                                size_t end_call, int64_t *wrong_out)
 {
-    size_t copies = (size_t)pool->copies;
+    size_t copies =
+        pool->moe ? 1 : (size_t)pool->copies; /* of a batch's rows */
     size_t call = end_call > copies ? end_call - copies : 0;
     for (; call < end_call; call++) {
         int64_t wrong = 0;
@@ -128,6 +133,12 @@ weft_status wefti_perf_measure(wefti_perf_rank *self, size_t bytes,
 {
     const wefti_perf_options *options = self->options;
     wefti_perf_row row = {.subject = wefti_perf_rank_case(self, bytes)};
+    weft_status status = wefti_perf_op_is_moe(options->op)
+                             ? wefti_perf_moe_size(self, &row.subject, bytes)
+                             : WEFT_OK;
+    if (status != WEFT_OK) {
+        return status;
+    }
     row.iterations = options->iterations
                          ? options->iterations
                          : wefti_sample_iterations(row.subject.bytes);
@@ -137,8 +148,8 @@ weft_status wefti_perf_measure(wefti_perf_rank *self, size_t bytes,
         return wefti_error(WEFT_ERR_NO_MEMORY, "%d times", row.iterations);
     }
     wefti_perf_pool pool;
-    weft_status status = wefti_perf_pool_init(
-        &pool, self, &row.subject, wefti_sample_copies(row.subject.bytes));
+    status = wefti_perf_pool_init(&pool, self, &row.subject,
+                                  wefti_sample_copies(row.subject.bytes));
     if (status != WEFT_OK) {
         goto err_free_times;
     }
@@ -151,6 +162,9 @@ weft_status wefti_perf_measure(wefti_perf_rank *self, size_t bytes,
     } else if (wefti_perf_op_rings(row.subject.op)) {
         row.algorithm = "ring";
         status = wefti_perf_call_ring(&pool, self);
+    } else if (wefti_perf_op_is_moe(row.subject.op)) {
+        status = wefti_perf_moe_init(&pool, self, bytes);
+        row.algorithm = wefti_perf_moe_way(&pool);
     }
     row.planned = options->plan;
     row.captured = options->graph;

@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "base/plain_number.h"
+#include "weft/moe.h"
 
 #include <errno.h>
 #include <getopt.h>
@@ -30,6 +31,13 @@ enum {
     SIZES,
     REGISTERED,
     UNREGISTERED,
+    TOKENS,
+    HIDDEN,
+    EXPERTS,
+    TOPK,
+    HOPS,
+    MATRIX,
+    FP8,
     VERSION
 };
 
@@ -60,106 +68,16 @@ static const struct option long_flags[] = {
     {"sizes", required_argument, NULL, SIZES},
     {"registered", no_argument, NULL, REGISTERED},
     {"unregistered", no_argument, NULL, UNREGISTERED},
+    {"tokens", required_argument, NULL, TOKENS},
+    {"hidden", required_argument, NULL, HIDDEN},
+    {"experts", required_argument, NULL, EXPERTS},
+    {"topk", required_argument, NULL, TOPK},
+    {"hops", required_argument, NULL, HOPS},
+    {"matrix", required_argument, NULL, MATRIX},
+    {"fp8", no_argument, NULL, FP8},
     {"help", no_argument, NULL, 'h'},
     {"version", no_argument, NULL, VERSION},
     {0}};
-
-static const char help_text[] =
-    "usage: weft-run -n N weft-perf OP [flags]\n"
-    "\n"
-    "Measures one operation of weft over a range of sizes. Before each call\n"
-    "the data are rewritten and the ranks meet; a call takes as long as on "
-    "its\n"
-    "slowest rank. Every result is verified.\n"
-    "\n"
-    "OP:\n";
-
-static const char flags_text[] =
-    "\n"
-    "  -b MIN -e MAX    sizes in bytes, K M G are powers of 1024 (8, 16M)\n"
-    "  -f FACTOR        from one size to the next (8); 1 comes after 0\n"
-    "  --sizes LIST     exactly these sizes instead: 8,64K,4M\n"
-    "  -n ITERS         timed calls a size (300 up to 64K, fewer above)\n"
-    "  -w WARMUP        calls before them (a tenth of ITERS + 3)\n"
-    "  -d DTYPE         i8 u8 i32 u32 i64 u64 f16 bf16 f32 f64 f8e4m3 f8e5m2\n"
-    "                   or nccl-tests' names (half, float); all (f32)\n"
-    "  -o REDOP         sum prod min max avg premulsum, of integers also band\n"
-    "                   bor bxor; all (sum)\n"
-    "  -r ROOT          of broadcast, reduce, gather(v) and scatter(v) (0)\n"
-    "  -c CHECKS        calls whose whole output is verified; 0: none (1)\n"
-    "  -z 0|1           1: blocking calls, 0: through a stream (1)\n"
-    "  -J, --json FILE  the same facts as JSON; - is stdout\n"
-    "  --inplace        send and receive in one buffer, where that is legal\n"
-    "  --memory KIND    host, cuda, or shadow (host memory that only a device\n"
-    "                   may touch, and does so late)\n"
-    "  --device INDEX   which of that kind, for all ranks; without it GPUs go\n"
-    "                   round: rank r takes r modulo their number\n"
-    "  --overlap        with a calibrated compute beside it, which makes the "
-    "data in\n"
-    "                   the order that they are sent in: O, H, s_C, s_M;\n"
-    "                   of an overlapped call and rank: wake-ups of weft's\n"
-    "                   threads (also a MiB out and in), preemptions of the\n"
-    "                   compute, CPU time of these threads\n"
-    "  --bare           with --overlap, in the same rounds: two blocking "
-    "threads\n"
-    "                   on plain TCP sockets move as many bytes behind the "
-    "same\n"
-    "                   compute, in the same order, each rank to the next; "
-    "H_bare,\n"
-    "                   H / H_bare, and their CPU time\n"
-    "  --plan           calls post plans made beforehand; not of puts\n"
-    "  --graph          calls launch CUDA graphs captured beforehand, of one\n"
-    "                   call each: --memory cuda and WEFT_ROUTE=streams\n"
-    "  --algo NAMES     as WEFT_ALGO=OP:NAMES, such as tree, or oneshot/tree: "
-    "what\n"
-    "                   costs least of them; what none can do is refused\n"
-    "  --regret         at each size every algorithm that can do it, in turn: "
-    "the\n"
-    "                   choice, the best, and how much longer the choice "
-    "takes\n"
-    "  --samples        every single time in the JSON too\n"
-    "  --registered     buffers of a weft_mem, which ranks of one host read\n"
-    "                   where they lie\n"
-    "  --unregistered   buffers that only their rank knows (so it is)\n"
-    "  --version\n"
-    "\n"
-    "Sizes are nccl-tests': the buffer that has a part for each rank, or the\n"
-    "only one. alltoallv: the mean send buffer; rank a sends rank b w/4 of "
-    "the\n"
-    "mean part, w from 0 to 8 and the same for the pair in every run. The "
-    "other v\n"
-    "forms: the same for the rank. put_round: what goes from one to the next; "
-    "its\n"
-    "busbw is that of one hop.\n"
-    "\n"
-    "Ranks: weft-run's, or WEFT_RANKS_PER_PROCESS threads of this process.\n"
-    "\n"
-    "SIGUSR1 prints on stderr what all ranks do and did last.\n"
-    "\n"
-    "examples:\n"
-    "  weft-run -n 2 weft-perf all_reduce -b 8 -e 64M -f 4\n"
-    "  weft-run -n 4 weft-perf reduce_scatter -b 1M -e 1M -d bf16 -J out.json\n"
-    "  weft-run -n 2 weft-perf all_reduce -b 16M -e 16M --overlap\n"
-    "  weft-run -n 2 --bind core --net-emulate 2x1,1gbit weft-perf all_gather "
-    "-b 4M\n"
-    "      -e 16M -f 4 --overlap --bare\n"
-    "  weft-run -n 3 weft-perf all_reduce -d all -o all -b 1M -e 1M -n 5\n"
-    "  weft-run -n 2 weft-perf all_gather --memory cuda -z 0 -e 256M\n"
-    "  weft-run -n 2 weft-perf put_round -b 8 -e 64K\n"
-    "  weft-run -n 4 --net-emulate 2x2 weft-perf sendrecv_list -e 1M --plan\n"
-    "  weft-run -n 4 weft-perf all_reduce --regret -b 8 -e 64M -f 4 -J "
-    "out.json\n"
-    "  weft-run -n 4 weft-perf reduce --algo tree -e 1M\n"
-    "  WEFT_RANKS_PER_PROCESS=3 weft-perf broadcast -r 2 -e 1M\n";
-
-void wefti_perf_options_print_help(void)
-{
-    fputs(help_text, stdout);
-    for (const wefti_perf_op *op = wefti_perf_ops; op->name; op++) {
-        printf("  %-15s  %s\n", op->name, op->meaning);
-    }
-    fputs(flags_text, stdout);
-}
 
 /* Bytes with an optional K, M or G, up to 1 TiB. */
 static weft_status read_bytes(const char *flag, const char *text,
@@ -230,7 +148,8 @@ static weft_status read_sizes(const char *list, wefti_perf_options *options)
 /* From -b to -e by -f, after 0 from 1, unless --sizes has listed them. */
 static weft_status make_sizes(wefti_perf_options *options)
 {
-    if (options->op->kind == WEFTI_PERF_BARRIER) {
+    if (options->op->kind == WEFTI_PERF_BARRIER || options->moe.tokens ||
+        options->moe.matrix_path) {
         options->size_count = 0;
         return add_size(options, 0);
     }
@@ -351,7 +270,25 @@ static weft_status read_flag(int flag, const char *value,
     case ALGO:
         options->algorithms = value;
         return WEFT_OK;
+    case TOKENS:
+        return wefti_plain_flag("--tokens", value, 1, 1 << 24,
+                                &options->moe.tokens);
+    case HIDDEN:
+        return wefti_plain_flag("--hidden", value, 1, 1 << 20,
+                                &options->moe.hidden);
+    case EXPERTS:
+        return wefti_plain_flag("--experts", value, 1, 1 << 16,
+                                &options->moe.experts);
+    case TOPK:
+        return wefti_plain_flag("--topk", value, 1, WEFT_MOE_SLOTS_MOST,
+                                &options->moe.slots);
+    case HOPS:
+        return wefti_plain_flag("--hops", value, 1, 2, &options->moe.hops);
+    case MATRIX:
+        options->moe.matrix_path = value;
+        return WEFT_OK;
     default:
+        options->moe.fp8 |= flag == FP8;
         options->inplace |= flag == INPLACE;
         options->overlap |= flag == OVERLAP;
         options->bare |= flag == BARE;
@@ -367,12 +304,9 @@ static weft_status read_flag(int flag, const char *value,
     }
 }
 
-/* Users of other versions look for these. */
-static const char *const absent[] = {"moe_dispatch", "moe_combine"};
-
 static weft_status read_op(int argc, char **argv, wefti_perf_options *options)
 {
-    char names[320];
+    char names[400];
     wefti_perf_op_list(names, sizeof(names));
     if (optind + 1 < argc) {
         return wefti_error(WEFT_ERR_INVALID, "%s: one operation at a time",
@@ -381,14 +315,6 @@ static weft_status read_op(int argc, char **argv, wefti_perf_options *options)
     if (optind == argc) {
         return wefti_error(WEFT_ERR_INVALID, "which operation? there is: %s",
                            names);
-    }
-    for (size_t i = 0; i < sizeof(absent) / sizeof(absent[0]); i++) {
-        if (strcmp(argv[optind], absent[i]) == 0) {
-            return wefti_error(WEFT_ERR_INVALID,
-                               "%s: not an operation of this version of weft; "
-                               "there is: %s",
-                               absent[i], names);
-        }
     }
     options->op = wefti_perf_op_get(argv[optind]);
     if (!options->op) {
@@ -466,8 +392,45 @@ static weft_status check_graph(wefti_perf_options *options)
     return check_reductions(options);
 }
 
+/* Rows of tokens: what other operations do with a buffer is not theirs. */
+static weft_status check_moe(const wefti_perf_options *options)
+{
+    const wefti_perf_moe_options *moe = &options->moe;
+    const uint32_t rows =
+        1u << WEFT_DTYPE_F32 | 1u << WEFT_DTYPE_BF16 | 1u << WEFT_DTYPE_F16;
+    if (!wefti_perf_op_is_moe(options->op)) {
+        return moe->tokens || moe->hidden || moe->experts || moe->slots ||
+                       moe->hops || moe->matrix_path || moe->fp8
+                   ? wefti_error(
+                         WEFT_ERR_INVALID,
+                         "--tokens --hidden --experts --topk --hops "
+                         "--matrix --fp8: allowed with moe_dispatch and "
+                         "moe_combine, not %s",
+                         options->op->name)
+                   : WEFT_OK;
+    }
+    if (options->inplace || options->overlap || options->plan ||
+        options->graph || options->registered || (options->dtypes & ~rows)) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "%s: allowed is f32, bf16 or f16, without --inplace "
+                           "--overlap --plan --graph --registered",
+                           options->op->name);
+    }
+    if (moe->matrix_path && (moe->tokens || moe->slots > 1)) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "--matrix %s: it says how many tokens go where; "
+                           "allowed is without --tokens and --topk",
+                           moe->matrix_path);
+    }
+    return WEFT_OK;
+}
+
 static weft_status check_together(wefti_perf_options *options)
 {
+    weft_status status = check_moe(options);
+    if (status != WEFT_OK) {
+        return status;
+    }
     if (options->min_bytes > options->max_bytes) {
         return wefti_error(WEFT_ERR_INVALID,
                            "-b %zu -e %zu: the least size is above the most",

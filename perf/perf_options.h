@@ -13,6 +13,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Of moe_dispatch and moe_combine; 0: not given. */
+typedef struct wefti_perf_moe_options {
+    int tokens, hidden, experts, slots, hops;
+    bool fp8;
+    const char *matrix_path;
+} wefti_perf_moe_options;
+
 typedef struct wefti_perf_options {
     const wefti_perf_op *op;
     size_t *sizes; /* [size_count], bytes as asked for */
@@ -36,8 +43,9 @@ typedef struct wefti_perf_options {
     wefti_algorithms allowed; /* what they are; 0: not given */
     const char *memory;       /* a device kind: host, cuda or shadow */
     int device;               /* of that kind; -1: by rank */
-    const char *json_path;    /* NULL: none; "-": stdout */
-    bool help, version;       /* asked for; nothing else counts then */
+    wefti_perf_moe_options moe;
+    const char *json_path; /* NULL: none; "-": stdout */
+    bool help, version;    /* asked for; nothing else counts then */
 } wefti_perf_options;
 
 /*

@@ -5,6 +5,7 @@
 #include "perf/perf_rank.h"
 
 #include "perf/perf_graph.h"
+#include "perf/perf_moe.h"
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -262,6 +263,7 @@ void wefti_perf_pool_fini(wefti_perf_pool *pool, wefti_perf_rank *self)
     }
     free(pool->plans);
     weft_ring_destroy(pool->ring);
+    wefti_perf_moe_fini(pool->moe, self);
     wefti_perf_graph_free(pool, self);
     weft_device_free(self->device, pool->staging);
     if (pool->mem) {
@@ -318,6 +320,9 @@ weft_status wefti_perf_pool_check(wefti_perf_pool *pool, wefti_perf_rank *self,
 {
     const wefti_perf_case *subject = &pool->subject;
     const void *recv = wefti_perf_pool_at(pool, call).recv;
+    if (pool->moe) {
+        return wefti_perf_moe_check(pool, self, call, wrong_out);
+    }
     if (pool->staging) {
         size_t bytes = subject->recv_elems * weft_dtype_bytes(subject->dtype);
         weft_status status =

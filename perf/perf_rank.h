@@ -65,6 +65,7 @@ typedef struct wefti_perf_pool {
     struct CUgraphExec_st **graphs; /* [copies] of --graph, else NULL */
     weft_ring *ring;                /* of blocks that come round, else NULL */
     weft_device *device;            /* with ring: copies its blocks */
+    struct wefti_perf_moe *moe;     /* rows to experts and back, else NULL */
 } wefti_perf_pool;
 
 WEFT_NODISCARD weft_status wefti_perf_pool_init(wefti_perf_pool *pool,

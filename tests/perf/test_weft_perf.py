@@ -21,7 +21,7 @@ OPS = ["all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce",
        "alltoall", "alltoallv", "gather", "scatter", "sendrecv", "barrier",
        "gatherv", "scatterv", "all_gatherv", "reduce_scatterv",
        "sendrecv_list", "put", "put_round", "ring_exchange",
-       "ring_both"]
+       "ring_both", "moe_dispatch", "moe_combine"]
 PUTS = ["put", "put_round"]
 IN_PLACE = OPS[:5] + ["gather", "scatter", "gatherv", "scatterv",
                       "all_gatherv", "reduce_scatterv"]
@@ -40,7 +40,9 @@ BUS = {"all_reduce": lambda n: 2 * (n - 1) / n,
        "sendrecv_list": lambda n: (n - 1) / n,
        "put_round": lambda n: n,
        "ring_exchange": lambda n: (n - 1) / n,
-       "ring_both": lambda n: (n - 1) / n}
+       "ring_both": lambda n: (n - 1) / n,
+       "moe_dispatch": lambda n: (n - 1) / n,
+       "moe_combine": lambda n: (n - 1) / n}
 FIELDS = {"op", "bytes", "count", "dtype", "redop", "nranks", "time_us",
           "algbw_GBps", "busbw_GBps", "wrong", "algorithm", "fabric"}
 
@@ -101,7 +103,7 @@ class WeftPerf(unittest.TestCase):
 
     def test_every_op_in_shared_memory_is_right(self):
         for op in OPS:
-            if op in PUTS or op == "barrier":
+            if op in PUTS or op == "barrier" or op.startswith("moe_"):
                 continue
             for row in rows_of([PERF, op, "--sizes", "4,300001", "-n", "3",
                                 "--registered"], threads=3):
@@ -144,6 +146,38 @@ class WeftPerf(unittest.TestCase):
         self.assertEqual(len(rows), 2 * len(pairs))
         for row in rows:
             self.check_row(row, "all_reduce", 3)
+
+    def test_rows_of_experts_are_right(self):
+        for op in ("moe_dispatch", "moe_combine"):
+            for flags in (["-d", "bf16", "--fp8", "--topk", "4", "-z", "0"],
+                          ["--hops", "2", "--hidden", "100", "--experts", "6"],
+                          ["-d", "f16", "--memory", "shadow"]):
+                row, = rows_of([PERF, op, *flags, "--tokens", "50", "-n", "3"],
+                               threads=3)
+                self.check_row(row, op, 3)
+                self.assertEqual(row["algorithm"], "two_hop" if "2" in flags
+                                 else "one_hop")
+
+    def test_rows_of_a_matrix_are_right(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "matrix")
+            with open(path, "w") as file: # ranks with nothing to send, to get
+                file.write("0 8192 4095 1\n0 0 0 1\n1e4 0 40960 1\n1 1 1 1\n")
+            for op in ("moe_dispatch", "moe_combine"):
+                row, = rows_of([PERF, op, "--matrix", path, "-n", "3"],
+                               threads=3)
+                self.check_row(row, op, 3)
+                # Rows of 4 KiB, rounded down: 2, 0; none; 2, 10.
+                self.assertEqual(row["bytes"], (2 + 2 + 10) * 4096 // 3)
+            for text, words in (("1 2\n3 4\n", "2 lines of 2 numbers: "
+                                 "allowed is a square of 3 or more"),
+                                ("1 2 3\n4 5\n", ":2: 2 numbers"),
+                                ("1 2 x\n", ":1: x: allowed are bytes")):
+                with open(path, "w") as file:
+                    file.write(text)
+                done = run([PERF, "moe_dispatch", "--matrix", path], threads=3)
+                self.assertEqual(done.returncode, 1)
+                self.assertIn(words, done.stderr)
 
     def test_processes_under_weft_run_are_right(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -255,9 +289,16 @@ class WeftPerf(unittest.TestCase):
 
     def test_mistakes_are_refused_in_one_line(self):
         for flags, said in ((["everything"], "all_reduce all_gather"),
-                            (["moe_dispatch"], "not an operation of this"),
-                            (["moe_dispatch"], "not an operation of this"),
-                            (["moe_combine"], "not an operation of this"),
+                            (["moe_dispatch", "-d", "i32"],
+                             "allowed is f32, bf16 or f16"),
+                            (["moe_combine", "--inplace"], "without --inplace"),
+                            (["alltoallv", "--topk", "2"], "not alltoallv"),
+                            (["moe_dispatch", "--experts", "7"],
+                             "--experts 7 --topk 2: allowed is a multiple of"),
+                            (["moe_dispatch", "--matrix", "/nowhere"],
+                             "/nowhere: No such file"),
+                            (["moe_dispatch", "--matrix", "x", "--tokens", "3"],
+                             "it says how many tokens go where"),
                             (["put", "--inplace"], "no form in place"),
                             (["put", "--memory", "shadow"], "is host"),
                             (["gatherv", "--overlap"], "not measured in parts"),

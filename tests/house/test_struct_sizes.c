@@ -263,6 +263,17 @@ static weft_status take_moe_config(const void *given)
     return status;
 }
 
+static void fill_route_config(void *room)
+{
+    *(weft_moe_route_config *)room = (weft_moe_route_config){
+        .size_bytes = sizeof(weft_moe_route_config), .experts = 2, .slots = 1};
+}
+
+static weft_status take_route_config(const void *given)
+{
+    return weft_moe_route(given, NULL, NULL, 0, NULL, NULL);
+}
+
 /* Of one rank, lowered: made at first use. */
 static weft_schedule *get_lowered(void)
 {
@@ -333,6 +344,9 @@ static const input inputs[] = {
      offsetof(weft_ring_config, class_id), fill_ring_config, take_ring_config},
     {"weft_moe_config", "config", sizeof(weft_moe_config),
      offsetof(weft_moe_config, hops), fill_moe_config, take_moe_config},
+    {"weft_moe_route_config", "config", sizeof(weft_moe_route_config),
+     offsetof(weft_moe_route_config, groups), fill_route_config,
+     take_route_config},
     {"weft_pipeline_config", "config", sizeof(weft_pipeline_config),
      offsetof(weft_pipeline_config, chunk_rows), fill_pipeline_config,
      take_pipeline_config},

@@ -79,7 +79,8 @@ static int run_unknown(weft_comm *comm, void *context)
     moes_side self;
     int wrong = moes_set_up(&self, comm, context) + moes_fill(&self, 0);
     if (self.rank == VICTIM) {
-        const int32_t bad = BAD_EXPERT;
+        static const int32_t bad =
+            BAD_EXPERT; /* copied when the stream comes */
         const size_t at = 3 * (size_t)self.of->slots * sizeof(bad);
         wrong +=
             CHECK(weft_device_copy(self.device, (char *)self.expert + at, &bad,

@@ -135,6 +135,30 @@ class Emulated(unittest.TestCase):
                     WEFT_NET_INTERFACE="eth0,eth1",
                     WEFT_NET_TRANSPORT="ucx:tcp")
 
+    def sent_to_experts(self, hops):
+        """Bytes that rank 0's host has sent, each token going to all ranks."""
+        sent = "/sys/class/net/eth0/statistics/tx_bytes"
+        done = run(emulated("2x2,1gbit", 4, "sh", "-c",
+                            f"{PERF} moe_dispatch --tokens 256 --experts 8 "
+                            f"--topk 8 --hops {hops} -n 2 -w 0 -c 1 && "
+                            f"{{ [ $WEFT_RANK != 0 ] || cat {sent}; }}"))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return int(re.search(r"^\d+$", done.stdout, re.M).group())
+
+    def test_rows_of_experts_cross_once_for_each_host(self):
+        rows = 256 * 1024 * 4 * 2 * 3  # of both ranks, in three calls
+        self.assertGreater(self.sent_to_experts(1), 2 * rows)
+        self.assertLess(self.sent_to_experts(2), 1.5 * rows)
+        for spec, order in (("2x2,1gbit", "block"), ("3+1,200mbit", "cyclic")):
+            for op in ("moe_dispatch", "moe_combine"):
+                done = run(emulated(spec, 4, PERF, op, "-d", "bf16", "--tokens",
+                                    "100", "--topk", "4", "-n", "2", "-J", "-",
+                                    order=order))
+                self.assertEqual(done.returncode, 0, done.stderr)
+                row, = json.loads(done.stdout)["rows"]
+                self.assertEqual((row["wrong"], row["algorithm"]),
+                                 (0, "two_hop"))
+
     def with_rails(self, shell="true", nodes=2, **settings):
         """What is logged of two rails, rank's shell having been run before, and
         how many bytes each of rank 0's interfaces has sent."""

@@ -17,7 +17,7 @@ import sys
 
 SKIPPED = {"build", ".git", ".cache"}
 LIBRARY = ("base/", "topo/", "device/", "kernels/wire/", "comm/",
-           "overlap/")
+           "overlap/", "doors/")
 MARKS = re.compile(r"\b(%s)\b" % "|".join(["TO" + "DO", "FIX" + "ME",
                                            "X" * 3, "HA" + "CK"]))
 OUR_T = re.compile(r"(\}|^\s*typedef\b.*?)\s*\b\w+_t\s*;"

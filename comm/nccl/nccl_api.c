@@ -10,6 +10,7 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -82,6 +83,15 @@ static weft_status find_functions(void)
                              name_of_library(), text, missing);
 }
 
+/* Weft in NCCL's place (doors/nccl) bears NCCL's name, and has this code. */
+static bool is_this_library(void)
+{
+    Dl_info theirs, own;
+    const void *found = dlsym(library, "ncclGetVersion");
+    return found && dladdr(found, &theirs) && dladdr(&api, &own) &&
+           theirs.dli_fbase == own.dli_fbase;
+}
+
 static weft_status open_locked(void)
 {
     if (!library) {
@@ -89,6 +99,12 @@ static weft_status open_locked(void)
     }
     if (!library) {
         return wefti_error(WEFT_ERR_UNSUPPORTED, "no NCCL: %s", dlerror());
+    }
+    if (is_this_library()) {
+        return wefti_error(WEFT_ERR_UNSUPPORTED,
+                           "%s is weft itself in NCCL's place: WEFT_NCCL has "
+                           "to name NCCL's own file",
+                           name_of_library());
     }
     weft_status status = check_version();
     if (status == WEFT_OK) {

@@ -178,6 +178,7 @@ typedef struct wefti_door_team {
       (int blocks, int slots, void *handle_out, void *requirement_out))        \
     X(int, LLA2ACalcSlots, (int elems, int elem_bytes))
 
+#ifndef NCCL_VERSION_CODE /* a test has nccl.h, whose types are others */
 #pragma GCC visibility push(default)
 #define WEFTI_DOOR_DECLARE(type, name, arguments)                              \
     type nccl##name arguments;                                                 \
@@ -186,6 +187,7 @@ WEFTI_DOOR_FUNCTION_LIST(WEFTI_DOOR_DECLARE)
 WEFTI_DOOR_KERNEL_LIST(WEFTI_DOOR_DECLARE)
 #undef WEFTI_DOOR_DECLARE
 #pragma GCC visibility pop
+#endif
 
 /* The weak name of a pnccl function, behind its definition: a tool may define
  * the name itself and call on to the strong one. */

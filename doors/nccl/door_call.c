@@ -55,12 +55,32 @@ static weft_status read_scalar(wefti_door_call *call, weft_stream *stream)
     return status == WEFT_OK ? weft_stream_wait(stream) : status;
 }
 
+/* The time of a list is that of its first message. */
+static void count_calls(const wefti_door_call *call, const weft_p2p *list,
+                        size_t length, int64_t since_ns)
+{
+    wefti_door_report *report = &call->comm->report;
+    if (!list) {
+        wefti_door_report_add(report, call->op.collective, call->op.count,
+                              call->op.dtype, since_ns);
+    }
+    for (size_t i = 0; list && i < length; i++) {
+        wefti_door_report_add(report,
+                              list[i].kind == WEFT_P2P_SEND
+                                  ? WEFT_COLLECTIVE_SEND
+                                  : WEFT_COLLECTIVE_RECV,
+                              list[i].count, list[i].dtype, since_ns);
+        since_ns = wefti_door_report_now(report);
+    }
+}
+
 /* request_out: NULL where it goes on without (it is done, or a stream's). */
 static int start(wefti_door_call *call, const weft_p2p *list, size_t length,
                  bool waits, weft_request **request_out)
 {
     weft_comm *weft = wefti_door_get_weft(call->comm);
     weft_stream *stream = NULL;
+    const int64_t since_ns = wefti_door_report_now(&call->comm->report);
     *request_out = NULL;
     int result = wefti_door_stream_get(call->comm, call->native, &stream);
     if (result != WEFTI_DOOR_SUCCESS) {
@@ -74,6 +94,7 @@ static int start(wefti_door_call *call, const weft_p2p *list, size_t length,
         status = list ? weft_p2p_begin(list, length, weft, request_out)
                       : weft_op_begin(&call->op, 0, weft, request_out);
     }
+    count_calls(call, list, length, since_ns);
     return wefti_door_status(status, call->name);
 }
 
@@ -89,8 +110,10 @@ static int finish(const wefti_door_begun *begun)
     if (!comm->wish.blocking && wefti_door_keep(comm, begun->request)) {
         return WEFTI_DOOR_IN_PROGRESS;
     }
+    const int64_t since_ns = wefti_door_report_now(&comm->report);
     weft_status status = weft_request_wait(begun->request);
     weft_request_destroy(begun->request);
+    wefti_door_report_wait(&comm->report, begun->call->op.collective, since_ns);
     return wefti_door_status(status, begun->call->name);
 }
 

@@ -61,6 +61,7 @@ wefti_door_comm *wefti_door_comm_create(int rank, int nranks,
     comm->device = device;
     comm->ordinal = ordinal;
     comm->inside = 1;
+    wefti_door_report_init(&comm->report);
     wefti_door_chain *chain = chain_of(comm);
     pthread_mutex_lock(&chain->lock);
     comm->next = chain->first;
@@ -117,6 +118,8 @@ static void forget_requests(wefti_door_comm *comm)
 /* Nobody is inside any more. */
 static void destroy(wefti_door_comm *comm)
 {
+    wefti_door_report_print(&comm->report, comm->rank, comm->nranks,
+                            comm->wish.name);
     weft_comm_destroy(comm->weft);
     forget_requests(comm);
     for (size_t i = 0; i < comm->stream_count; i++) {

@@ -15,6 +15,7 @@
 #define DOORS_NCCL_DOOR_COMM_H
 
 #include "doors/nccl/door_config.h"
+#include "doors/nccl/door_report.h"
 #include "weft/weft.h"
 
 #include <pthread.h>
@@ -68,6 +69,7 @@ typedef struct wefti_door_comm {
     size_t redop_count;
     wefti_door_stream *streams;
     size_t stream_count;
+    wefti_door_report report;
 } wefti_door_comm;
 
 /* A new one, on the list, without its weft_comm; the caller is inside. NULL:

@@ -76,8 +76,10 @@ WEFTI_DOOR_WEAK(CommDestroy)
 /* Whoever is blocked inside comes out with an error, on all ranks. */
 static void stop(wefti_door_comm *comm)
 {
-    weft_comm *weft = wefti_door_get_weft(comm);
-    if (weft && weft_comm_abort(weft) != WEFT_OK) {
+    pthread_mutex_lock(&comm->lock); /* a split may put another one there */
+    weft_status status = comm->weft ? weft_comm_abort(comm->weft) : WEFT_OK;
+    pthread_mutex_unlock(&comm->lock);
+    if (status != WEFT_OK) {
         wefti_door_error(WEFTI_DOOR_INTERNAL_ERROR, "abort: %s",
                          weft_error_text());
     }

@@ -5,6 +5,7 @@
  */
 #include "doors/nccl/door_job.h"
 
+#include "base/error.h"
 #include "base/thread.h"
 #include "doors/nccl/door_text.h"
 
@@ -38,8 +39,11 @@ static weft_status heal(wefti_door_comm *parent)
 {
     weft_comm *failed = wefti_door_get_weft(parent), *healed = NULL;
     weft_fault fault = {.size_bytes = sizeof(fault)};
+    pthread_mutex_lock(&parent->lock);
+    const bool revoked = parent->revoked;
+    pthread_mutex_unlock(&parent->lock);
     weft_status status = weft_comm_get_fault(failed, &fault);
-    if (status != WEFT_OK || fault.status == WEFT_OK) {
+    if (status != WEFT_OK || fault.status == WEFT_OK || !revoked) {
         return status;
     }
     status = weft_comm_shrink(failed, &healed);
@@ -48,7 +52,10 @@ static weft_status heal(wefti_door_comm *parent)
     }
     if (weft_comm_get_nranks(healed) != parent->nranks) {
         weft_comm_destroy(healed);
-        return WEFT_ERR_PEER;
+        return wefti_error(WEFT_ERR_PEER,
+                           "the communicator was revoked, and of its %d ranks "
+                           "not all are left: allowed is ncclCommShrink",
+                           parent->nranks);
     }
     pthread_mutex_lock(&parent->lock);
     parent->weft = healed;
@@ -63,7 +70,7 @@ static weft_status split(wefti_door_job *job, weft_comm **weft_out)
     if (job->comm) {
         config = config_of(job->comm);
     }
-    weft_status status = job->parent->revoked ? heal(job->parent) : WEFT_OK;
+    weft_status status = heal(job->parent);
     return status == WEFT_OK
                ? weft_comm_split(wefti_door_get_weft(job->parent), job->color,
                                  job->key, &config, weft_out)

@@ -19,6 +19,8 @@ typedef struct door_rank {
     int failures;
 } door_rank;
 
+void (*door_before)(int rank);
+
 static _Thread_local bool kept_out;
 
 void door_keep_out(void)
@@ -89,6 +91,9 @@ static int run_rank(door_rank *own)
     struct ncclComm *comm = NULL;
     int failures = 0;
     kept_out = false;
+    if (door_before) {
+        door_before(own->rank);
+    }
     EXPECT_RESULT(SUCCESS,
                   ncclCommInitRank(&comm, own->nranks, own->id, own->rank));
     if (failures == 0) {

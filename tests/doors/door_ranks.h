@@ -16,8 +16,11 @@ enum { DOOR_RANKS = 8, DOOR_DEADLINE_S = 90 };
 typedef int (*door_rank_call)(struct ncclComm *comm, int rank, int nranks,
                               void *context);
 
-/* config: NULL, or what each rank passes. The communicator is destroyed after
- * the call, unless the call has set *ended_inout of door_keep_out. */
+/* Called by each rank before it makes its communicator; NULL: not. */
+extern void (*door_before)(int rank);
+
+/* The communicator is destroyed after the call, unless that has called
+ * door_keep_out. */
 int door_run_threads(int nranks, door_rank_call call, void *context);
 int door_run_processes(int nranks, door_rank_call call, void *context);
 

@@ -349,6 +349,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_ops_of_one_thread_in_groups_give_what_they_say)};
     const struct CMUnitTest processes[] = {
         cmocka_unit_test(test_ops_of_processes_give_what_they_say)};
+    setenv("CUDA_VISIBLE_DEVICES", "", 1); /* host memory */
     return argc > 1 && strcmp(argv[1], "processes") == 0
                ? cmocka_run_group_tests(processes, NULL, NULL)
                : cmocka_run_group_tests(in_one, NULL, NULL);

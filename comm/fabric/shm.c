@@ -79,7 +79,9 @@ static void fill_in(wefti_fabric *fabric, int peer,
     message->signature = outgoing->signature;
     fabric->payload_bytes += away ? outgoing->bytes : 0;
     if (outgoing->place == WEFTI_PLACE_LINE) {
-        memcpy(message->line, outgoing->data, outgoing->bytes);
+        if (outgoing->bytes > 0) { /* of nothing, data may be NULL */
+            memcpy(message->line, outgoing->data, outgoing->bytes);
+        }
         return;
     }
     message->offset = tell_where(fabric, outgoing);

@@ -17,9 +17,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* WEFTI_LIBDIR is lib, or lib64. */
-static const char *const places[] = {"", "weft/", "../lib/",
-                                     "../" WEFTI_LIBDIR "/weft/"};
+/* WEFTI_LIBDIR is lib, or lib64. The last two are as lib/weft/nccl sees them,
+ * installed and where it was built. */
+static const char *const places[] = {"",
+                                     "weft/",
+                                     "../lib/",
+                                     "../" WEFTI_LIBDIR "/weft/",
+                                     "../../weft/",
+                                     "../../../lib/"};
 
 /* The file that holds this code. Of a program dladdr knows the first argument
  * only, which the caller chooses and which may be another file's name here. */

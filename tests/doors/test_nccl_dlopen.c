@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Goal: a program that opens the library itself, as inference servers do, finds
- * every name by its handle and nothing of weft's, and ranks can talk.
+ * every name by its handle and nothing of weft's, and ranks can talk;
+ * what they did is logged on request.
  *
  * Method: dlopen with RTLD_LOCAL, dlsym of each name of door_abi.h. This
  * program is not linked with the library.
@@ -12,8 +13,10 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -75,24 +78,47 @@ static void test_ranks_talk_through_the_handle(void **state)
     }
 }
 
-/* WEFT_ROUTE=nccl asks for NCCL, and what bears that name here is weft. */
-static void test_library_does_not_take_itself_for_nccl(void **state)
+/* What it logs while report is wanted. */
+static void read_log(char *text_out, size_t text_bytes, void (*call)(void))
+{
+    FILE *kept = tmpfile();
+    const int own = dup(STDERR_FILENO);
+    assert_non_null(kept);
+    assert_true(dup2(fileno(kept), STDERR_FILENO) >= 0);
+    call();
+    assert_true(dup2(own, STDERR_FILENO) >= 0);
+    close(own);
+    rewind(kept);
+    text_out[fread(text_out, 1, text_bytes - 1, kept)] = '\0';
+    fclose(kept);
+}
+
+static void add_up_twice(void)
 {
     void *library = open_library();
     struct ncclComm *comm = NULL;
-    float value = 4;
-    (void)state;
+    float values[7] = {1};
     FIND(CommInitAll);
     FIND(AllReduce);
     FIND(CommDestroy);
-    setenv("WEFT_ROUTE", "nccl", 1);
-    setenv("WEFT_NCCL", NCCL_LIBRARY, 1);
     assert_int_equal(CommInitAll(&comm, 1, NULL), WEFTI_DOOR_SUCCESS);
-    assert_int_equal(AllReduce(&value, &value, 1, 7, 0, comm, NULL),
-                     WEFTI_DOOR_SUCCESS);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(AllReduce(values, values, 7, 7, 0, comm, NULL),
+                         WEFTI_DOOR_SUCCESS);
+    }
     assert_int_equal(CommDestroy(comm), WEFTI_DOOR_SUCCESS);
-    unsetenv("WEFT_ROUTE");
-    unsetenv("WEFT_NCCL");
+}
+
+static void test_report_is_logged_when_wanted(void **state)
+{
+    char text[2000];
+    (void)state;
+    read_log(text, sizeof(text), add_up_twice);
+    assert_null(strstr(text, "report"));
+    setenv("WEFT_NCCL_REPORT", "1", 1);
+    read_log(text, sizeof(text), add_up_twice);
+    unsetenv("WEFT_NCCL_REPORT");
+    assert_non_null(strstr(text, "all_reduce: 2 calls, 56 bytes"));
 }
 
 int main(void)
@@ -100,7 +126,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_name_is_found),
         cmocka_unit_test(test_ranks_talk_through_the_handle),
-        cmocka_unit_test(test_library_does_not_take_itself_for_nccl)};
+        cmocka_unit_test(test_report_is_logged_when_wanted)};
     setenv("CUDA_VISIBLE_DEVICES", "", 1);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -292,6 +292,17 @@ static void test_abort_lets_the_stream_pass(void **state)
     run("aborts", false);
 }
 
+/* WEFT_ROUTE=nccl asks for NCCL, and what bears its name here is weft. */
+static void test_library_does_not_take_itself_for_nccl(void **state)
+{
+    (void)state;
+    setenv("WEFT_ROUTE", "nccl", 1);
+    setenv("WEFT_NCCL", NCCL_LIBRARY, 1);
+    run("ops", false);
+    unsetenv("WEFT_ROUTE");
+    unsetenv("WEFT_NCCL");
+}
+
 static void test_processes_with_a_gpu_each(void **state)
 {
     (void)state;
@@ -311,7 +322,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_one_thread_with_several_gpus),
         cmocka_unit_test(test_threads_with_a_gpu_each),
         cmocka_unit_test(test_scalar_in_device_memory_is_read_in_stream_order),
-        cmocka_unit_test(test_abort_lets_the_stream_pass)};
+        cmocka_unit_test(test_abort_lets_the_stream_pass),
+        cmocka_unit_test(test_library_does_not_take_itself_for_nccl)};
     const struct CMUnitTest processes[] = {
         cmocka_unit_test(test_processes_with_a_gpu_each)};
     if (!getenv("WEFT_TEST_DRIVER")) {

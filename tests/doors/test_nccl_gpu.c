@@ -20,7 +20,7 @@
 
 #include <cmocka.h>
 
-enum { INT32 = 2, F32 = 7, SUM = 0, ELEMS = 20000, RANKS = 4 };
+enum { INT32 = 2, F32 = 7, SUM = 0, ELEMS = 20000, RANKS = 4, MOST_GPUS = 16 };
 
 /* One rank's GPU, stream and buffers. */
 typedef struct gpu {
@@ -100,7 +100,7 @@ static void *as_pointer(CUdeviceptr pointer)
 static void test_one_thread_with_several_gpus(void **state)
 {
     static int sent[RANKS][ELEMS], got[RANKS][ELEMS];
-    struct ncclComm *comms[RANKS];
+    struct ncclComm *comms[MOST_GPUS + 1];
     gpu gpus[RANKS];
     const int nranks = gpu_count() < RANKS ? gpu_count() : RANKS;
     int failures = 0, number = -1;

@@ -231,6 +231,12 @@ typedef struct wefti_shown_wait {
     int64_t since_ns, seen_ns;
 } wefti_shown_wait;
 
+/* What a thread calls while it waits; see idle of weft_comm_config. */
+typedef struct wefti_idle {
+    void (*function)(void *context); /* NULL: nothing */
+    void *context;
+} wefti_idle;
+
 /*
  * Its flags (each pairs with loads in comm/engine/engine.c; the work itself is
  * under the lock):
@@ -330,6 +336,7 @@ struct weft_comm {
     weft_device *device; /* may be NULL: host memory only */
     int sm_budget;       /* of its streams there; 0: all */
     int64_t warn_ns, timeout_ns;
+    wefti_idle idle;
     int ops_in_flight;
     const char *rounds[WEFT_P2P_QUEUES]; /* comm/post/p2p.h; NULL: of none */
     wefti_tuning tuning;

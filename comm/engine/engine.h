@@ -37,6 +37,12 @@ bool wefti_engine_push(wefti_engine *engine);
 void wefti_engine_drive(wefti_engine *engine, bool (*done)(const void *context),
                         const void *context);
 
+/* The same for a caller that has something else to keep going; see idle of
+ * weft_comm_config. */
+void wefti_engine_drive_idle(wefti_engine *engine, const wefti_idle *idle,
+                             bool (*done)(const void *context),
+                             const void *context);
+
 /* The network's watcher has news: carries operations on, or wakes the caller
  * that waits. Takes the engine's lock. Returns whether there is more to do: the
  * watcher's thread may serve other engines meanwhile. */

@@ -216,7 +216,7 @@ weft_status wefti_request_run(weft_comm *comm, wefti_request *request)
     const bool done = request->done;
     wefti_engine_unlock(comm->engine);
     if (!done) {
-        wefti_engine_drive(comm->engine, is_done, request);
+        wefti_engine_drive_idle(comm->engine, &comm->idle, is_done, request);
     }
     return request->status == WEFT_OK ? WEFT_OK : wefti_fault_status(comm);
 }
@@ -438,7 +438,8 @@ weft_status weft_request_wait(weft_request *request)
         return refuse_null();
     }
     if (!handle_is_done(request)) {
-        wefti_engine_drive(request->comm->engine, handle_is_done, request);
+        wefti_engine_drive_idle(request->comm->engine, &request->comm->idle,
+                                handle_is_done, request);
     }
     return tell_end(request);
 }

@@ -28,7 +28,8 @@ enum {
     YIELD_NS = 1000000,
     BRIEF_NS = 20000,   /* instead, of a device, where cores are short */
     POLLS_PER_LOCK = 8, /* while spinning: the lock costs more than a look */
-    LOOKS_PER_CLOCK = 4
+    LOOKS_PER_CLOCK = 4,
+    LOOKS_PER_IDLE = 16 /* while spinning: what may cost more than a look */
 };
 
 wefti_turn_news wefti_turn_push(wefti_engine *engine, int polls,
@@ -145,11 +146,12 @@ int64_t wefti_turn_look_ns(const wefti_engine *engine)
 }
 
 /* Announces the sleep, looks once more, and sleeps if there is no news. */
-static bool park(wefti_engine *engine, bool (*done)(const void *),
+static bool park(wefti_engine *engine, bool idles, bool (*done)(const void *),
                  const void *context, wefti_turn_patience *patience)
 {
     uint32_t seen = wefti_doorbell_arm(engine->bell);
     wefti_turn_news news = wefti_turn_push(engine, 1, done, context);
+    news.looks |= idles; /* that rings no bell, either */
     if (!news.moved && !news.done && wefti_turn_arm_net(engine)) {
         const int64_t limit_ns = wefti_turn_sleep_ns(&news, patience);
         wefti_doorbell_sleep(engine->bell, seen, limit_ns);
@@ -189,8 +191,8 @@ static bool stay_awake(const wefti_engine *engine,
     return true;
 }
 
-static void drive(wefti_engine *engine, bool (*done)(const void *),
-                  const void *context)
+static void drive(wefti_engine *engine, const wefti_idle *idle,
+                  bool (*done)(const void *), const void *context)
 {
     const int polls = wefti_engine_spins(engine) ? POLLS_PER_LOCK : 1;
     wefti_turn_patience patience = {0, 0, 0, 0};
@@ -201,8 +203,16 @@ static void drive(wefti_engine *engine, bool (*done)(const void *),
         }
         if (news.moved) {
             patience = (wefti_turn_patience){0, 0, 0, 0};
-        } else if (!stay_awake(engine, &patience, news.due_ns, news.looks) &&
-                   park(engine, done, context, &patience)) {
+            continue;
+        }
+        const bool awake =
+            stay_awake(engine, &patience, news.due_ns, news.looks);
+        if (idle->function &&
+            (!awake || patience.looks % LOOKS_PER_IDLE == 0)) {
+            idle->function(idle->context);
+        }
+        if (!awake &&
+            park(engine, idle->function != NULL, done, context, &patience)) {
             return;
         }
     }
@@ -219,17 +229,23 @@ static void expect_anything(wefti_engine *engine)
     }
 }
 
-void wefti_engine_drive(wefti_engine *engine, bool (*done)(const void *),
-                        const void *context)
+void wefti_engine_drive_idle(wefti_engine *engine, const wefti_idle *idle,
+                             bool (*done)(const void *), const void *context)
 {
     if (!engine->net) {
-        drive(engine, done, context);
+        drive(engine, idle, done, context);
         return;
     }
     atomic_fetch_add(&engine->callers, 1);
     atomic_fetch_add(&engine->drivers, 1);
     expect_anything(engine);
-    drive(engine, done, context);
+    drive(engine, idle, done, context);
     atomic_fetch_sub(&engine->callers, 1);
     wefti_turn_leave_net(engine);
+}
+
+void wefti_engine_drive(wefti_engine *engine, bool (*done)(const void *),
+                        const void *context)
+{
+    wefti_engine_drive_idle(engine, &(wefti_idle){NULL, NULL}, done, context);
 }

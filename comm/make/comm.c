@@ -318,6 +318,7 @@ weft_status wefti_comm_build(const wefti_comm_parts *parts,
     comm->sm_budget = config->sm_budget;
     comm->warn_ns = config->warn_ms * 1000000;
     comm->timeout_ns = config->timeout_ms * 1000000;
+    comm->idle = (wefti_idle){config->idle, config->idle_context};
     comm->ops_in_flight = config->ops_in_flight;
     comm->tuning = parts->tuning;
     comm->rates = parts->rates;

@@ -97,6 +97,10 @@ static void inherit(const weft_comm_config *parent, weft_comm_config *own)
     own->timeout_ms = own->timeout_ms ? own->timeout_ms : parent->timeout_ms;
     own->ops_in_flight =
         own->ops_in_flight ? own->ops_in_flight : parent->ops_in_flight;
+    if (!own->idle) {
+        own->idle = parent->idle;
+        own->idle_context = parent->idle_context;
+    }
     own->device = own->device ? own->device : parent->device;
     if (own->device == parent->device && own->sm_budget == 0) {
         own->sm_budget = parent->sm_budget;

@@ -59,7 +59,9 @@ weft_status wefti_group_read_config(const weft_comm *parent,
                                    .warn_ms = parent->warn_ns / 1000000,
                                    .timeout_ms = parent->timeout_ns / 1000000,
                                    .ops_in_flight = parent->ops_in_flight,
-                                   .sm_budget = parent->sm_budget};
+                                   .sm_budget = parent->sm_budget,
+                                   .idle = parent->idle.function,
+                                   .idle_context = parent->idle.context};
     return wefti_comm_read_config(config, &base, config_out);
 }
 

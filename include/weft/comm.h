@@ -87,6 +87,11 @@ void weft_cancel_destroy(weft_cancel *cancel);
  *                none.
  * cancel         lets another thread end the call; NULL: none can. Borrowed
  *                during the call. weft_comm_shrink_without has none.
+ * idle           called again and again by a thread while it waits in an
+ *                operation on the communicator or for its request, so that
+ *                another library goes on meanwhile; with a sleep of up to 1 ms
+ *                in between. It returns soon and does not call weft. NULL: none.
+ * idle_context   handed to it; borrowed for the communicator's life.
  */
 typedef struct weft_comm_config {
     size_t size_bytes;
@@ -101,6 +106,8 @@ typedef struct weft_comm_config {
     int sm_budget;
     uint32_t flags;
     weft_cancel *cancel;
+    void (*idle)(void *context);
+    void *idle_context;
 } weft_comm_config;
 
 /* Why a communicator has failed. status OK: it has not. */

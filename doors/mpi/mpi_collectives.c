@@ -139,19 +139,63 @@
                                           : PMPI_##name(ARGUMENTS);            \
     }
 
-#define FORMS(name, KEY) BLOCKING(name, P_##KEY(int, int), A_##KEY, F_##KEY)
+#define NONBLOCKING(name, PARAMETERS, ARGUMENTS, ...)                          \
+    int MPI_##name(PARAMETERS, MPI_Request *request)                           \
+    {                                                                          \
+        const wefti_mpi_call call = {.comm = comm, __VA_ARGS__};               \
+        int code = MPI_SUCCESS;                                                \
+        return wefti_mpi_begin(&call, false, request, &code) ==                \
+                       WEFTI_MPI_LEFT_NOT                                      \
+                   ? code                                                      \
+                   : PMPI_##name(ARGUMENTS, request);                          \
+    }
 
-FORMS(Bcast, BCAST)
-FORMS(Allreduce, ALLREDUCE)
-FORMS(Reduce, REDUCE)
-FORMS(Reduce_scatter_block, REDUCE_SCATTER_BLOCK)
-FORMS(Reduce_scatter, REDUCE_SCATTER)
-FORMS(Allgather, ALLGATHER)
-FORMS(Allgatherv, ALLGATHERV)
-FORMS(Gather, GATHER)
-FORMS(Gatherv, GATHERV)
-FORMS(Scatter, SCATTER)
-FORMS(Scatterv, SCATTERV)
-FORMS(Alltoall, ALLTOALL)
-FORMS(Alltoallv, ALLTOALLV)
-FORMS(Barrier, BARRIER)
+#define PERSISTENT(name, PARAMETERS, ARGUMENTS, ...)                           \
+    int MPI_##name(PARAMETERS, MPI_Info info, MPI_Request *request)            \
+    {                                                                          \
+        const wefti_mpi_call call = {.comm = comm, __VA_ARGS__};               \
+        int code = MPI_SUCCESS;                                                \
+        return wefti_mpi_begin(&call, true, request, &code) ==                 \
+                       WEFTI_MPI_LEFT_NOT                                      \
+                   ? code                                                      \
+                   : PMPI_##name(ARGUMENTS, info, request);                    \
+    }
+
+#define PLAIN_FORMS(name, lower, KEY)                                          \
+    BLOCKING(name, P_##KEY(int, int), A_##KEY, F_##KEY)                        \
+    NONBLOCKING(I##lower, P_##KEY(int, int), A_##KEY, F_##KEY)
+
+#if WEFTI_MPI_HAS_PERSISTENT
+#define ALL_FORMS(name, lower, KEY)                                            \
+    PLAIN_FORMS(name, lower, KEY)                                              \
+    PERSISTENT(name##_init, P_##KEY(int, int), A_##KEY, F_##KEY)
+#else
+#define ALL_FORMS(name, lower, KEY) PLAIN_FORMS(name, lower, KEY)
+#endif
+
+#if WEFTI_MPI_HAS_LARGE
+#define LARGE(KEY) F_##KEY, .large = true
+#define FORMS(name, lower, KEY)                                                \
+    ALL_FORMS(name, lower, KEY)                                                \
+    BLOCKING(name##_c, P_##KEY(MPI_Count, MPI_Aint), A_##KEY, LARGE(KEY))      \
+    NONBLOCKING(I##lower##_c, P_##KEY(MPI_Count, MPI_Aint), A_##KEY,           \
+                LARGE(KEY))                                                    \
+    PERSISTENT(name##_init_c, P_##KEY(MPI_Count, MPI_Aint), A_##KEY, LARGE(KEY))
+#else
+#define FORMS(name, lower, KEY) ALL_FORMS(name, lower, KEY)
+#endif
+
+FORMS(Bcast, bcast, BCAST)
+FORMS(Allreduce, allreduce, ALLREDUCE)
+FORMS(Reduce, reduce, REDUCE)
+FORMS(Reduce_scatter_block, reduce_scatter_block, REDUCE_SCATTER_BLOCK)
+FORMS(Reduce_scatter, reduce_scatter, REDUCE_SCATTER)
+FORMS(Allgather, allgather, ALLGATHER)
+FORMS(Allgatherv, allgatherv, ALLGATHERV)
+FORMS(Gather, gather, GATHER)
+FORMS(Gatherv, gatherv, GATHERV)
+FORMS(Scatter, scatter, SCATTER)
+FORMS(Scatterv, scatterv, SCATTERV)
+FORMS(Alltoall, alltoall, ALLTOALL)
+FORMS(Alltoallv, alltoallv, ALLTOALLV)
+ALL_FORMS(Barrier, barrier, BARRIER)

@@ -11,6 +11,7 @@
 
 #include "base/log.h"
 #include "base/settings.h"
+#include "doors/mpi/mpi_idle.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -180,6 +181,7 @@ static weft_status create(wefti_mpi_comm *comm, const weft_unique_id *id)
         .rank = comm->rank,
         .nranks = comm->nranks,
         .name = name[0] ? name : "unnamed communicator",
+        .idle = wefti_mpi_idle,
         .timeout_ms =
             wefti_setting_given(WEFTI_SETTING_TIMEOUT_MS) ? 0 : INT32_MAX};
     return weft_comm_create(&config, &comm->weft);

@@ -9,6 +9,7 @@
 
 #include "base/log.h"
 #include "doors/mpi/mpi_comm.h"
+#include "doors/mpi/mpi_request.h"
 #include "doors/mpi/mpi_type.h"
 
 static _Atomic bool is_open;
@@ -45,6 +46,7 @@ int MPI_Finalize(void)
 {
     if (wefti_mpi_is_open()) {
         atomic_store(&is_open, false);
+        wefti_mpi_request_close();
         wefti_mpi_comm_close();
         wefti_mpi_type_close();
     }

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * doors/mpi/mpi_run.c - a call carried out, here and now.
+ * doors/mpi/mpi_run.c - a call carried out: here and now, or behind a handle.
  */
 #include "doors/mpi/mpi_run.h"
+
+#include "doors/mpi/mpi_request.h"
 
 int wefti_mpi_run(wefti_mpi_job *job)
 {
@@ -19,4 +21,24 @@ int wefti_mpi_run(wefti_mpi_job *job)
     }
     wefti_mpi_job_close(job);
     return code;
+}
+
+wefti_mpi_left wefti_mpi_begin(const wefti_mpi_call *call, bool persistent,
+                               MPI_Request *handle_out, int *code_out)
+{
+    wefti_mpi_request *request = wefti_mpi_request_create();
+    if (!request) {
+        *code_out = MPI_ERR_NO_MEM;
+        PMPI_Comm_call_errhandler(call->comm, *code_out);
+        return WEFTI_MPI_LEFT_NOT;
+    }
+    /* Making a persistent one may wait for the other ranks. */
+    const wefti_mpi_left left =
+        wefti_mpi_call_plan(call, persistent, &request->job);
+    if (left == WEFTI_MPI_LEFT_NOT) {
+        *code_out = wefti_mpi_request_open(request, persistent, handle_out);
+    } else {
+        wefti_mpi_request_destroy(request);
+    }
+    return left;
 }

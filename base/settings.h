@@ -105,6 +105,9 @@
     X(ONEDNN, TEXT, "", 0, 0,                                                  \
       "file with oneDNN 2, for products of bf16 on the host; empty: "          \
       "libdnnl.so.2; off: not used")                                           \
+    X(MPI_REPORT, TEXT, "", 0, 0,                                              \
+      "1: MPI programs with weft's library preloaded print a table of their "  \
+      "collectives at the end; else a file that gets it as JSON, too")         \
     X(SHADOW_SEED, INT, "1", 0, 2147483647,                                    \
       "what the shadow device's delays and orders are drawn from (for tests)")
 

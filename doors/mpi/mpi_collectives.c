@@ -8,7 +8,7 @@
  * as a wefti_mpi_call; FORMS makes its functions of that.
  */
 #include "doors/mpi/mpi_call.h"
-#include "doors/mpi/mpi_life.h"
+#include "doors/mpi/mpi_report.h"
 #include "doors/mpi/mpi_run.h"
 
 #define P_BCAST(C, D)                                                          \
@@ -134,9 +134,14 @@
     {                                                                          \
         const wefti_mpi_call call = {.comm = comm, __VA_ARGS__};               \
         wefti_mpi_job job;                                                     \
+        const int64_t from_ns = wefti_mpi_report_now();                        \
         const wefti_mpi_left left = wefti_mpi_call_plan(&call, true, &job);    \
-        return left == WEFTI_MPI_LEFT_NOT ? wefti_mpi_run(&job)                \
-                                          : PMPI_##name(ARGUMENTS);            \
+        if (left == WEFTI_MPI_LEFT_NOT) {                                      \
+            return wefti_mpi_run(&job, from_ns);                               \
+        }                                                                      \
+        const int code = PMPI_##name(ARGUMENTS);                               \
+        wefti_mpi_report_left(call.what, left, from_ns);                       \
+        return code;                                                           \
     }
 
 #define NONBLOCKING(name, PARAMETERS, ARGUMENTS, ...)                          \

@@ -9,6 +9,7 @@
 
 #include "base/log.h"
 #include "doors/mpi/mpi_comm.h"
+#include "doors/mpi/mpi_report.h"
 #include "doors/mpi/mpi_request.h"
 #include "doors/mpi/mpi_type.h"
 
@@ -24,6 +25,7 @@ static int open_door(int code)
     if (code != MPI_SUCCESS) {
         return code;
     }
+    wefti_mpi_report_open();
     code = wefti_mpi_type_open();
     if (code == MPI_SUCCESS) {
         code = wefti_mpi_comm_open();
@@ -47,6 +49,7 @@ int MPI_Finalize(void)
     if (wefti_mpi_is_open()) {
         atomic_store(&is_open, false);
         wefti_mpi_request_close();
+        wefti_mpi_report_close();
         wefti_mpi_comm_close();
         wefti_mpi_type_close();
     }

@@ -4,7 +4,7 @@
  */
 #include "doors/mpi/mpi_request.h"
 
-#include "base/error.h"
+#include "doors/mpi/mpi_report.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -108,12 +108,14 @@ int wefti_mpi_request_start(wefti_mpi_request *request)
 {
     wefti_mpi_job *job = &request->job;
     weft_status status = job->status;
+    const int64_t from_ns = wefti_mpi_report_now();
     request->code = MPI_SUCCESS;
     if (status == WEFT_OK) {
         wefti_mpi_job_pack(job);
         status = weft_op_begin(&job->op, 0, job->comm->weft, &request->flying);
     }
     request->active = status == WEFT_OK;
+    wefti_mpi_report_call(job->op.collective, job->moved_bytes, from_ns);
     return request->active ? MPI_SUCCESS
                            : wefti_mpi_comm_raise(job->comm, status);
 }
@@ -169,8 +171,10 @@ bool wefti_mpi_request_is_pending(wefti_mpi_request *request)
 
 void wefti_mpi_request_wait(wefti_mpi_request *request)
 {
+    const int64_t from_ns = wefti_mpi_report_now();
     if (request->flying) {
         land(request, weft_request_wait(request->flying));
+        wefti_mpi_report_wait(request->job.op.collective, from_ns);
     }
 }
 

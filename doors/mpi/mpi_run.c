@@ -4,9 +4,10 @@
  */
 #include "doors/mpi/mpi_run.h"
 
+#include "doors/mpi/mpi_report.h"
 #include "doors/mpi/mpi_request.h"
 
-int wefti_mpi_run(wefti_mpi_job *job)
+int wefti_mpi_run(wefti_mpi_job *job, int64_t from_ns)
 {
     int code = MPI_SUCCESS;
     weft_status status = job->status;
@@ -19,6 +20,7 @@ int wefti_mpi_run(wefti_mpi_job *job)
     } else {
         code = wefti_mpi_comm_raise(job->comm, status);
     }
+    wefti_mpi_report_call(job->op.collective, job->moved_bytes, from_ns);
     wefti_mpi_job_close(job);
     return code;
 }
@@ -38,6 +40,7 @@ wefti_mpi_left wefti_mpi_begin(const wefti_mpi_call *call, bool persistent,
     if (left == WEFTI_MPI_LEFT_NOT) {
         *code_out = wefti_mpi_request_open(request, persistent, handle_out);
     } else {
+        wefti_mpi_report_left(call->what, left, wefti_mpi_report_now());
         wefti_mpi_request_destroy(request);
     }
     return left;

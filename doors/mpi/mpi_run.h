@@ -7,8 +7,9 @@
 
 #include "doors/mpi/mpi_call.h"
 
-/* What a planned call comes to, which it closes. Returns MPI's code. */
-int wefti_mpi_run(wefti_mpi_job *job);
+/* What a planned call comes to, which it closes; the program made it at
+ * from_ns. Returns MPI's code. */
+int wefti_mpi_run(wefti_mpi_job *job, int64_t from_ns);
 
 /*
  * wefti_mpi_begin - plans a call that does not wait, and starts it unless it is

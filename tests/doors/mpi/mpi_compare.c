@@ -47,7 +47,8 @@ static void finish(MPI_Request *request)
 {
     int index, done = 0, count;
     MPI_Status status;
-    switch (calls % 8) {
+    /* MPICH 4.0.2 never has MPI_Request_get_status true of its persistent. */
+    switch (calls % (mode == PERSISTENT ? 7 : 8)) {
     case 0:
         CHECK(MPI_Wait(request, &status) == MPI_SUCCESS);
         break;
@@ -347,9 +348,16 @@ static void reductions(MPI_Comm comm)
             if (types[t].type == MPI_AINT && o > 3) {
                 continue;
             }
+            /* MPICH 4.0.2 hangs in its own persistent ones started again. */
+            if (mode == PERSISTENT && (t > 5 || o > 6)) {
+                continue;
+            }
             for (int s = 0;
                  is_defined(ops[o].op, types[t].kind) && s < REDUCED_SIZES;
                  s++) {
+                if (mode == PERSISTENT && sizes[s] == 0) {
+                    continue; /* where MPICH 4.0.2 has it, it does not end */
+                }
                 snprintf(now, sizeof(now), "%s of %d %s", ops[o].name, sizes[s],
                          types[t].name);
                 reduce_all(comm, &types[t], ops[o].op, sizes[s]);
@@ -640,7 +648,11 @@ int main(int argc, char **argv)
     MPI_Comm_free(&twin);
     everything(turned, "turned");
     MPI_Comm_split(turned, world_rank % 2, world_rank, &half);
-    everything(half, "half");
+    int members;
+    MPI_Comm_size(half, &members);
+    if (mode != PERSISTENT || members > 1) { /* one rank is MPI's, see above */
+        everything(half, "half");
+    }
     if (nranks > 1) {
         int sum = 0;
         MPI_Intercomm_create(half, 0, MPI_COMM_WORLD, world_rank % 2 ? 0 : 1, 7,

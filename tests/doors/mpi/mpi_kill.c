@@ -2,7 +2,10 @@
 /*
  * mpi_kill.c - an MPI program for test_mpi_door.sh: the last rank kills itself
  * between two collectives; the others must get an error of MPI whose text names
- * it, by their communicator's error handler.
+ * it, by their communicator's error handler. It goes to a file, as MPICH's
+ * launcher carries no more output then.
+ *
+ * Usage: mpi_kill FILE, with two ranks
  */
 #include <mpi.h>
 
@@ -17,7 +20,8 @@ int main(int argc, char **argv)
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &nranks);
-    signal(SIGTERM, SIG_IGN); /* the launcher ends the survivors */
+    signal(SIGTERM, SIG_IGN); /* what launchers send to the survivors */
+    signal(SIGUSR1, SIG_IGN);
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     MPI_Barrier(MPI_COMM_WORLD);
     if (rank == nranks - 1) {
@@ -28,7 +32,10 @@ int main(int argc, char **argv)
     if (code != MPI_SUCCESS) {
         MPI_Error_string(code, text, &bytes);
     }
-    printf("rank %d: %s\n", rank, text);
-    fflush(stdout);
+    FILE *out = argc > 1 ? fopen(argv[1], "w") : stdout;
+    if (out) {
+        fprintf(out, "rank %d: %s\n", rank, text);
+        fflush(out);
+    }
     _exit(code == MPI_SUCCESS);
 }

@@ -286,9 +286,7 @@ wefti_mpi_left wefti_mpi_call_plan(const wefti_mpi_call *call, bool may_wait,
     } else if (call->what != WEFT_COLLECTIVE_BARRIER) {
         left = plan_move(call, job);
     }
-    if (left == WEFTI_MPI_LEFT_NOT) {
-        wefti_mpi_comm_hold(comm);
-    } else {
+    if (left != WEFTI_MPI_LEFT_NOT) {
         free(job->allocated);
     }
     return left;
@@ -319,5 +317,4 @@ void wefti_mpi_job_close(wefti_mpi_job *job)
     wefti_mpi_side_close(&job->send);
     wefti_mpi_side_close(&job->recv);
     free(job->allocated);
-    wefti_mpi_comm_release(job->comm);
 }

@@ -40,7 +40,7 @@ typedef enum wefti_mpi_left {
  * handle   MPI's, as a number; 0: none. Never freed but used again, so a thread
  *          that looks for another communicator may read it at any time.
  * weft     NULL: left says why.
- * users    MPI's communicator, and each call that is not done
+ * users    MPI's communicator, and each request
  */
 typedef struct wefti_mpi_comm {
     _Atomic uintptr_t handle;
@@ -67,8 +67,7 @@ void wefti_mpi_comm_close(void);
  */
 wefti_mpi_comm *wefti_mpi_comm_get(MPI_Comm comm, bool may_wait);
 
-/* A call that is not done keeps weft's communicator, also where MPI's is freed
- * meanwhile. */
+/* A request keeps weft's communicator, also where MPI's is freed meanwhile. */
 void wefti_mpi_comm_hold(wefti_mpi_comm *comm);
 void wefti_mpi_comm_release(wefti_mpi_comm *comm);
 

@@ -43,6 +43,7 @@ void wefti_mpi_request_destroy(wefti_mpi_request *request)
 static void close_request(wefti_mpi_request *request)
 {
     wefti_mpi_job_close(&request->job);
+    wefti_mpi_comm_release(request->job.comm);
     free(request);
 }
 
@@ -124,6 +125,7 @@ int wefti_mpi_request_open(wefti_mpi_request *request, bool persistent,
                            MPI_Request *handle_out)
 {
     request->persistent = persistent;
+    wefti_mpi_comm_hold(request->job.comm);
     int code = PMPI_Send_init(NULL, 0, MPI_BYTE, MPI_PROC_NULL, 0,
                               MPI_COMM_SELF, &request->token);
     if (code != MPI_SUCCESS) {

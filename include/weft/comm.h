@@ -90,7 +90,7 @@ void weft_cancel_destroy(weft_cancel *cancel);
  * idle           called again and again by a thread while it waits in an
  *                operation on the communicator or for its request, so that
  *                another library goes on meanwhile; with a sleep of up to 1 ms
- *                in between. It returns soon and does not call weft. NULL: none.
+ *                in between. It returns soon, and calls nothing of weft.
  * idle_context   handed to it; borrowed for the communicator's life.
  */
 typedef struct weft_comm_config {

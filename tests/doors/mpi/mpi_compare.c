@@ -547,80 +547,11 @@ static void moves(MPI_Comm comm)
     }
 }
 
-/* The first blocking collective, from which on weft has the communicator. */
-static void everything(MPI_Comm comm, const char *name)
+static void everything(MPI_Comm comm)
 {
     MPI_Barrier(comm);
     reductions(comm);
     moves(comm);
-    if (world_rank == 0) {
-        printf("%s: %d calls so far\n", name, calls);
-    }
-}
-
-/* A message that is large enough to need its sender, which waits in a
- * collective of weft; MPI promises that it arrives all the same. */
-static void send_behind_a_barrier(void)
-{
-    enum { WORDS = 1 << 20 };
-    int *words = calloc(WORDS, sizeof(int)), nranks;
-    MPI_Request request = MPI_REQUEST_NULL;
-    CHECK(words);
-    PMPI_Comm_size(MPI_COMM_WORLD, &nranks);
-    if (world_rank == 0 && nranks > 1) {
-        words[WORDS - 1] = 7;
-        MPI_Isend(words, WORDS, MPI_INT, 1, 3, MPI_COMM_WORLD, &request);
-    }
-    if (world_rank == 1) {
-        MPI_Recv(words, WORDS, MPI_INT, 0, 3, MPI_COMM_WORLD,
-                 MPI_STATUS_IGNORE);
-        CHECK(words[WORDS - 1] == 7);
-    }
-    MPI_Barrier(MPI_COMM_WORLD);
-    MPI_Wait(&request, MPI_STATUS_IGNORE);
-    free(words);
-}
-
-/* MPI's requests and weft's in one array, and one that is given up. */
-static void mix_requests(void)
-{
-    int sums[3] = {0, 0, 0}, in = -1, out = world_rank, nranks;
-    MPI_Request all[4], lost;
-    MPI_Status statuses[4];
-    PMPI_Comm_size(MPI_COMM_WORLD, &nranks);
-    for (int round = 0; round < 20; round++) {
-        int left = 4, indices[4];
-        MPI_Iallreduce(&(int){1}, &sums[0], 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD,
-                       &all[0]);
-        MPI_Irecv(&in, 1, MPI_INT, (world_rank + 1) % nranks, round,
-                  MPI_COMM_WORLD, &all[1]);
-        MPI_Isend(&out, 1, MPI_INT, (world_rank + nranks - 1) % nranks, round,
-                  MPI_COMM_WORLD, &all[2]);
-        MPI_Iallreduce(&(int){2}, &sums[1], 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD,
-                       &all[3]);
-        MPI_Iallreduce(&(int){3}, &sums[2], 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD,
-                       &lost);
-        MPI_Request_free(&lost);
-        CHECK(lost == MPI_REQUEST_NULL);
-        while (left > 0 && round % 3 == 0) {
-            int count;
-            MPI_Waitsome(4, all, &count, indices, statuses);
-            CHECK(count >= 1);
-            left -= count;
-        }
-        while (left > 0 && round % 3 == 1) {
-            MPI_Waitany(4, all, &indices[0], &statuses[0]);
-            CHECK(indices[0] >= 0 && indices[0] < 4);
-            left--;
-        }
-        MPI_Waitall(4, all, statuses);
-        MPI_Barrier(MPI_COMM_WORLD);
-        CHECK(sums[0] == nranks && sums[1] == 2 * nranks);
-        CHECK(in == (world_rank + 1) % nranks);
-        for (int i = 0; i < 4; i++) {
-            CHECK(all[i] == MPI_REQUEST_NULL);
-        }
-    }
 }
 
 int main(int argc, char **argv)
@@ -640,18 +571,16 @@ int main(int argc, char **argv)
     by_mpi = by_weft + BUFFER_BYTES + 2 * GUARD;
     MPI_Op_create(add_bytes, 1, &user_op);
 
-    everything(MPI_COMM_WORLD, "world");
-    send_behind_a_barrier();
-    mix_requests();
+    everything(MPI_COMM_WORLD);
     MPI_Comm_dup(MPI_COMM_WORLD, &twin);
     MPI_Comm_split(twin, 0, -world_rank, &turned);
     MPI_Comm_free(&twin);
-    everything(turned, "turned");
+    everything(turned);
     MPI_Comm_split(turned, world_rank % 2, world_rank, &half);
     int members;
     MPI_Comm_size(half, &members);
     if (mode != PERSISTENT || members > 1) { /* one rank is MPI's, see above */
-        everything(half, "half");
+        everything(half);
     }
     if (nranks > 1) {
         int sum = 0;

@@ -1,13 +1,13 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# test_mpi_door.sh MPI LIBRARY COMPARE KILL - Goal: an unmodified MPI program
+# test_mpi_door.sh MPI LIBRARY COMPARE REQUESTS KILL - Goal: an unmodified MPI program
 # with weft's library preloaded gets from every collective just what MPI gives
 # it, and most of them from weft; a rank that is killed is named.
-# Method: mpi_compare.c and mpi_kill.c under the MPI's own launcher; the report
+# Method: mpi_compare.c, mpi_requests.c and mpi_kill.c under the MPI's own launcher; the report
 # says what weft carried out.
 set -eu
 
-mpi=$1 library=$2 compare=$3 kill=$4
+mpi=$1 library=$2 compare=$3 requests=$4 kill=$5
 case $mpi in
 openmpi) launcher="mpirun.openmpi --allow-run-as-root --oversubscribe" ;;
 mpich) launcher=mpiexec.mpich ;;
@@ -59,7 +59,14 @@ for run in $modes; do
     echo "$mpi, $nranks ranks, $mode: ok"
 done
 
-# A rank of its own says so to the one that is left, before the launcher ends it.
+for nranks in 2 3; do
+    run "$nranks" "$requests" || fail "$nranks ranks, requests"
+    ok=$(grep -c "of $nranks: ok" "$scratch/out") || true
+    [ "$ok" = "$nranks" ] || fail "$nranks ranks, requests: $ok were content"
+    echo "$mpi, $nranks ranks, requests: ok"
+done
+
+# The rank that is left must say so.
 [ "$mpi" = openmpi ] && launcher="$launcher --enable-recovery" ||
     launcher="$launcher -disable-auto-cleanup"
 # MPICH's launcher ends its own children: the ranks are those of a shell.

@@ -57,6 +57,15 @@ wefti_step wefti_side_step(const wefti_part_side *side, size_t index);
 /* The step that copies chunk index of what this rank has for itself. */
 wefti_step wefti_part_own_step(const wefti_problem *problem, size_t index);
 
+/* Where a buffer of count elements, in parts for each rank, or else one for
+ * all, has element elem of a block: of elems of each part, from begin on. */
+static inline size_t wefti_part_whole_elem(bool parts, size_t count,
+                                           size_t elems, size_t begin,
+                                           size_t elem)
+{
+    return parts ? elem / elems * count + begin + elem % elems : begin + elem;
+}
+
 /* Chunk index of one part. */
 size_t wefti_part_chunks(const wefti_problem *problem, size_t elems);
 wefti_part wefti_part_chunk(const wefti_problem *problem, wefti_part part,

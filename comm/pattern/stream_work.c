@@ -1,52 +1,47 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * comm/pattern/stream_work.c - the turns of each collective.
+ * comm/pattern/stream_work.c - a pattern's steps in the order of one stream.
  */
 #include "comm/pattern/stream_work.h"
 
 #include "base/check.h"
+#include "comm/pattern/parts.h"
+#include "comm/pattern/shape.h"
 
 /* Below so many elements a rank, a sum of one hop: each adds up everything. */
 enum { TWO_HOPS_ELEMS = 1024, ALIGN_ELEMS = 16 };
 
+/* What of a turn's steps is listed at a time, of one channel after another. */
+typedef enum pass { PASS_SENDS, PASS_OWN, PASS_TAKES } pass;
+
 /* One turn being listed. */
 typedef struct list {
-    const wefti_problem *problem;
+    const wefti_problem *whole;
+    const wefti_pattern *pattern;
+    wefti_problem turn; /* what the pattern is asked about: its elements */
+    size_t begin;       /* of these in a part */
     weft_status (*take)(void *context, const wefti_work *work);
     void *context;
     weft_status status;
-    size_t piece;        /* elements of a part in one turn, at most */
-    size_t begin, elems; /* of this turn's, in a part */
+    wefti_work copy; /* not given yet, as the next may go on where it ends */
     bool flagged;
     uint64_t awaited[WEFTI_MARKS]; /* a bit for each peer */
 } list;
 
 bool wefti_work_has(weft_collective collective)
 {
-    switch (collective) {
-    case WEFT_COLLECTIVE_ALLREDUCE:
-    case WEFT_COLLECTIVE_REDUCE:
-    case WEFT_COLLECTIVE_REDUCESCATTER:
-    case WEFT_COLLECTIVE_ALLGATHER:
-    case WEFT_COLLECTIVE_BROADCAST:
-    case WEFT_COLLECTIVE_GATHER:
-    case WEFT_COLLECTIVE_SCATTER:
-    case WEFT_COLLECTIVE_ALLTOALL:
-        return true;
-    default:
-        return false;
-    }
+    const wefti_problem problem = {.collective = collective, .nranks = 2};
+    return !wefti_shape_get(collective)->varied &&
+           wefti_pattern_first(&problem) != NULL;
 }
 
-/* An area has one part of the turn, or one for each rank. */
+/* An area is as the buffer that is sent: it has one part of the turn, or one
+ * for each rank. */
 static size_t piece_of(const wefti_problem *problem, size_t area_elems)
 {
-    const weft_collective collective = problem->collective;
-    const bool parted = collective == WEFT_COLLECTIVE_REDUCESCATTER ||
-                        collective == WEFT_COLLECTIVE_SCATTER ||
-                        collective == WEFT_COLLECTIVE_ALLTOALL;
-    const size_t piece =
-        parted ? area_elems / (size_t)problem->nranks : area_elems;
+    const size_t piece = wefti_shape_get(problem->collective)->send_parts
+                             ? area_elems / (size_t)problem->nranks
+                             : area_elems;
     WEFTI_ASSERT(piece > 0);
     return piece > ALIGN_ELEMS ? piece / ALIGN_ELEMS * ALIGN_ELEMS : piece;
 }
@@ -56,18 +51,46 @@ size_t wefti_work_turns(const wefti_problem *problem, size_t area_elems)
     return (problem->count - 1) / piece_of(problem, area_elems) + 1;
 }
 
-static void add(list *own, wefti_work work)
+static void give(list *own, const wefti_work *work)
 {
     if (own->status == WEFT_OK) {
-        own->status = own->take(own->context, &work);
+        own->status = own->take(own->context, work);
     }
+}
+
+static void flush(list *own)
+{
+    if (own->copy.elems > 0) {
+        give(own, &own->copy);
+        own->copy.elems = 0;
+    }
+}
+
+static void add(list *own, wefti_work work)
+{
+    flush(own);
+    give(own, &work);
+}
+
+static void add_copy(list *own, wefti_work work)
+{
+    wefti_work *last = &own->copy;
+    if (last->elems > 0 && last->src == work.src && last->dst == work.dst &&
+        last->peer == work.peer &&
+        last->src_elem + last->elems == work.src_elem &&
+        last->dst_elem + last->elems == work.dst_elem) {
+        last->elems += work.elems;
+        return;
+    }
+    flush(own);
+    *last = work;
 }
 
 static void await(list *own, wefti_work_mark mark, int peer)
 {
     const uint64_t bit = (uint64_t)1 << peer;
-    if (own->flagged &&
-        (peer == own->problem->rank || own->awaited[mark] & bit)) {
+    if (peer == own->whole->rank ? own->flagged || mark != WEFTI_MARK_READ
+                                 : (own->awaited[mark] & bit) != 0) {
         return;
     }
     own->awaited[mark] |= bit;
@@ -77,7 +100,7 @@ static void await(list *own, wefti_work_mark mark, int peer)
 
 static void await_all(list *own, wefti_work_mark mark)
 {
-    for (int peer = 0; peer < own->problem->nranks; peer++) {
+    for (int peer = 0; peer < own->whole->nranks; peer++) {
         await(own, mark, peer);
     }
 }
@@ -87,225 +110,113 @@ static void raise_mark(list *own, wefti_work_mark mark)
     add(own, (wefti_work){.kind = WEFTI_WORK_SIGNAL, .mark = mark});
 }
 
-static void copy(list *own, wefti_work_place dst, size_t dst_elem,
-                 wefti_work_place src, size_t src_elem, int peer, size_t elems)
+/* Where the program's buffer has an element of the turn's. */
+static size_t whole_elem(const list *own, bool parts, size_t elem)
 {
-    if (elems > 0) {
-        add(own, (wefti_work){.kind = WEFTI_WORK_COPY,
-                              .src = src,
-                              .dst = dst,
-                              .peer = peer,
-                              .src_elem = src_elem,
-                              .dst_elem = dst_elem,
-                              .elems = elems});
+    return wefti_part_whole_elem(parts, own->whole->count, own->turn.count,
+                                 own->begin, elem);
+}
+
+/* A message lies in its sender's area where its elements lie in the sender's
+ * buffer; of a RECV that is told by where they go. */
+static size_t area_elem(const list *own, const wefti_step *step)
+{
+    const wefti_shape *shape = wefti_shape_get(own->whole->collective);
+    const size_t count = own->turn.count;
+    if (step->kind != WEFTI_STEP_RECV) {
+        return step->src_elem;
+    }
+    return (shape->recv_parts ? step->dst_elem % count : step->dst_elem) +
+           (shape->send_parts ? (size_t)own->whole->rank * count : 0);
+}
+
+static void add_step(list *own, const wefti_step *step, wefti_work_mark mark)
+{
+    const wefti_shape *shape = wefti_shape_get(own->whole->collective);
+    const bool sends = step->kind == WEFTI_STEP_SEND;
+    const bool comes = step->kind == WEFTI_STEP_RECV;
+    const size_t area = area_elem(own, step);
+    wefti_work work = {
+        .kind = WEFTI_WORK_COPY,
+        .src = comes                            ? WEFTI_WORK_AREA
+               : step->src == WEFTI_BUFFER_RECV ? WEFTI_WORK_RECV
+                                                : WEFTI_WORK_SEND,
+        .dst = sends ? WEFTI_WORK_AREA : WEFTI_WORK_RECV,
+        .peer = comes ? step->peer : own->whole->rank,
+        .src_elem = comes ? area
+                          : whole_elem(own,
+                                       step->src == WEFTI_BUFFER_RECV
+                                           ? shape->recv_parts
+                                           : shape->send_parts,
+                                       step->src_elem),
+        .dst_elem =
+            sends ? area : whole_elem(own, shape->recv_parts, step->dst_elem),
+        .peer_elem = area,
+        .elems = step->elems};
+    if (comes) {
+        await(own, mark, step->peer);
+    }
+    if (step->kind == WEFTI_STEP_REDUCE) {
+        await_all(own, mark);
+        work.kind = WEFTI_WORK_REDUCE;
+        add(own, work);
+    } else {
+        add_copy(own, work);
     }
 }
 
-static void reduce(list *own, size_t dst_elem, size_t src_elem,
-                   size_t peer_elem, size_t elems)
+static void add_steps(list *own, int channel, pass wanted)
 {
-    if (elems > 0) {
-        add(own, (wefti_work){.kind = WEFTI_WORK_REDUCE,
-                              .src = WEFTI_WORK_SEND,
-                              .dst = WEFTI_WORK_RECV,
-                              .src_elem = src_elem,
-                              .dst_elem = dst_elem,
-                              .peer_elem = peer_elem,
-                              .elems = elems});
-    }
-}
-
-/* Where a rank's part of a buffer has this turn's elements. */
-static size_t part(const list *own, int rank)
-{
-    return (size_t)rank * own->problem->count + own->begin;
-}
-
-/* Where an area with a part for each rank has that rank's. */
-static size_t area_part(const list *own, int rank)
-{
-    return (size_t)rank * own->piece;
-}
-
-static void stage_whole(list *own)
-{
-    copy(own, WEFTI_WORK_AREA, 0, WEFTI_WORK_SEND, own->begin, 0, own->elems);
-}
-
-/* All parts but this rank's own, which nobody reads from its area. */
-static void stage_parts(list *own)
-{
-    const wefti_problem *problem = own->problem;
-    for (int rank = 0; rank < problem->nranks; rank++) {
-        if (rank != problem->rank) {
-            copy(own, WEFTI_WORK_AREA, area_part(own, rank), WEFTI_WORK_SEND,
-                 part(own, rank), 0, own->elems);
+    for (int t = 0; t < WEFTI_FLAT_STEP_LISTS; t++) {
+        const size_t steps = own->pattern->step_count(&own->turn, t);
+        for (size_t i = 0; i < steps && own->status == WEFT_OK; i++) {
+            wefti_step step;
+            own->pattern->step_at(&own->turn, t, i, &step);
+            const pass its = step.kind == WEFTI_STEP_SEND   ? PASS_SENDS
+                             : step.kind == WEFTI_STEP_COPY ? PASS_OWN
+                                                            : PASS_TAKES;
+            if (step.channel == channel && its == wanted) {
+                add_step(own, &step, (wefti_work_mark)channel);
+            }
         }
     }
 }
 
-static void all_gather(list *own)
+/* Channel 0 is what is sent as it was, 1 what has been summed. */
+static void add_channel(list *own, int channel)
 {
-    const wefti_problem *problem = own->problem;
-    stage_whole(own);
-    raise_mark(own, WEFTI_MARK_FILLED);
-    copy(own, WEFTI_WORK_RECV, part(own, problem->rank), WEFTI_WORK_SEND,
-         own->begin, 0, own->elems);
-    for (int peer = 0; peer < problem->nranks; peer++) {
-        if (peer != problem->rank) {
-            await(own, WEFTI_MARK_FILLED, peer);
-            copy(own, WEFTI_WORK_RECV, part(own, peer), WEFTI_WORK_AREA, 0,
-                 peer, own->elems);
-        }
-    }
-}
-
-static void all_to_all(list *own)
-{
-    const wefti_problem *problem = own->problem;
-    stage_parts(own);
-    raise_mark(own, WEFTI_MARK_FILLED);
-    copy(own, WEFTI_WORK_RECV, part(own, problem->rank), WEFTI_WORK_SEND,
-         part(own, problem->rank), 0, own->elems);
-    for (int peer = 0; peer < problem->nranks; peer++) {
-        if (peer != problem->rank) {
-            await(own, WEFTI_MARK_FILLED, peer);
-            copy(own, WEFTI_WORK_RECV, part(own, peer), WEFTI_WORK_AREA,
-                 area_part(own, problem->rank), peer, own->elems);
-        }
-    }
-}
-
-/* One rank's elements to all: a whole buffer, or a part to each. */
-static void from_root(list *own, bool parts)
-{
-    const wefti_problem *problem = own->problem;
-    const int rank = problem->rank, root = problem->root;
-    if (rank == root && parts) {
-        stage_parts(own);
-    } else if (rank == root) {
-        stage_whole(own);
-    }
-    raise_mark(own, WEFTI_MARK_FILLED);
-    if (rank == root) {
-        copy(own, WEFTI_WORK_RECV, own->begin, WEFTI_WORK_SEND,
-             parts ? part(own, rank) : own->begin, 0, own->elems);
-        return;
-    }
-    await(own, WEFTI_MARK_FILLED, root);
-    copy(own, WEFTI_WORK_RECV, own->begin, WEFTI_WORK_AREA,
-         parts ? area_part(own, rank) : 0, root, own->elems);
-}
-
-/* All ranks' elements to one: side by side, or added up. */
-static void to_root(list *own, bool sums)
-{
-    const wefti_problem *problem = own->problem;
-    const int root = problem->root;
-    if (problem->rank != root) {
-        stage_whole(own);
-    }
-    raise_mark(own, WEFTI_MARK_FILLED);
-    if (problem->rank != root) {
-        return;
-    }
-    if (!sums) {
-        copy(own, WEFTI_WORK_RECV, part(own, root), WEFTI_WORK_SEND, own->begin,
-             0, own->elems);
-    }
-    for (int peer = 0; peer < problem->nranks; peer++) {
-        if (peer != root) {
-            await(own, WEFTI_MARK_FILLED, peer);
-        }
-        if (peer != root && !sums) {
-            copy(own, WEFTI_WORK_RECV, part(own, peer), WEFTI_WORK_AREA, 0,
-                 peer, own->elems);
-        }
-    }
-    if (sums) {
-        reduce(own, own->begin, own->begin, 0, own->elems);
-    }
-}
-
-static void reduce_scatter(list *own)
-{
-    const int rank = own->problem->rank;
-    stage_parts(own);
-    raise_mark(own, WEFTI_MARK_FILLED);
-    await_all(own, WEFTI_MARK_FILLED);
-    reduce(own, own->begin, part(own, rank), area_part(own, rank), own->elems);
-}
-
-/* The share goes back into the area, where nobody else reads that range. */
-static void all_reduce(list *own)
-{
-    const wefti_problem *problem = own->problem;
-    const int nranks = problem->nranks;
-    size_t from;
-    stage_whole(own);
-    raise_mark(own, WEFTI_MARK_FILLED);
-    await_all(own, WEFTI_MARK_FILLED);
-    if (own->elems < (size_t)nranks * TWO_HOPS_ELEMS) {
-        reduce(own, own->begin, own->begin, 0, own->elems);
-        return;
-    }
-    const size_t share = wefti_share(own->elems, nranks, problem->rank, &from);
-    reduce(own, own->begin + from, own->begin + from, from, share);
-    copy(own, WEFTI_WORK_AREA, from, WEFTI_WORK_RECV, own->begin + from, 0,
-         share);
-    raise_mark(own, WEFTI_MARK_SUMMED);
-    for (int peer = 0; peer < nranks; peer++) {
-        const size_t theirs = wefti_share(own->elems, nranks, peer, &from);
-        if (peer != problem->rank && theirs > 0) {
-            await(own, WEFTI_MARK_SUMMED, peer);
-            copy(own, WEFTI_WORK_RECV, own->begin + from, WEFTI_WORK_AREA, from,
-                 peer, theirs);
-        }
-    }
+    add_steps(own, channel, PASS_SENDS);
+    raise_mark(own, (wefti_work_mark)channel);
+    add_steps(own, channel, PASS_OWN);
+    add_steps(own, channel, PASS_TAKES);
 }
 
 weft_status wefti_work_list(
     const wefti_problem *problem, size_t area_elems, size_t turn, bool flagged,
     weft_status (*take)(void *context, const wefti_work *work), void *context)
 {
-    list own = {.problem = problem,
+    const size_t piece = piece_of(problem, area_elems);
+    list own = {.whole = problem,
+                .turn = *problem,
+                .begin = turn * piece,
                 .take = take,
                 .context = context,
-                .flagged = flagged,
-                .piece = piece_of(problem, area_elems)};
-    own.begin = turn * own.piece;
+                .flagged = flagged};
     WEFTI_ASSERT(own.begin < problem->count);
     const size_t left = problem->count - own.begin;
-    own.elems = left < own.piece ? left : own.piece;
+    const size_t elems = left < piece ? left : piece;
+    const bool two_hops = problem->collective == WEFT_COLLECTIVE_ALLREDUCE &&
+                          elems >= (size_t)problem->nranks * TWO_HOPS_ELEMS;
+    own.turn.count = own.turn.chunk_elems = elems;
+    own.pattern = problem->collective == WEFT_COLLECTIVE_ALLREDUCE && !two_hops
+                      ? &wefti_pattern_exchange
+                      : wefti_pattern_first(&own.turn);
     await_all(&own, WEFTI_MARK_READ);
-    switch (problem->collective) {
-    case WEFT_COLLECTIVE_ALLREDUCE:
-        all_reduce(&own);
-        break;
-    case WEFT_COLLECTIVE_REDUCE:
-        to_root(&own, true);
-        break;
-    case WEFT_COLLECTIVE_REDUCESCATTER:
-        reduce_scatter(&own);
-        break;
-    case WEFT_COLLECTIVE_ALLGATHER:
-        all_gather(&own);
-        break;
-    case WEFT_COLLECTIVE_BROADCAST:
-        from_root(&own, false);
-        break;
-    case WEFT_COLLECTIVE_GATHER:
-        to_root(&own, false);
-        break;
-    case WEFT_COLLECTIVE_SCATTER:
-        from_root(&own, true);
-        break;
-    default:
-        WEFTI_ASSERT(problem->collective == WEFT_COLLECTIVE_ALLTOALL);
-        all_to_all(&own);
-        break;
+    add_channel(&own, WEFTI_MARK_FILLED);
+    if (two_hops) { /* no share is empty: each rank raises SUMMED for good */
+        add_channel(&own, WEFTI_MARK_SUMMED);
     }
-    if (flagged) { /* of two hops no share is empty: SUMMED is awaited */
+    if (flagged) {
         await_all(&own, WEFTI_MARK_FILLED);
     }
     raise_mark(&own, WEFTI_MARK_READ);

@@ -14,11 +14,13 @@
  * of two hops is between them: each rank adds up its share of the piece, leaves
  * it in its area (SUMMED), and takes the others' shares.
  *
- * Lists of steps (pattern.h) run side by side; a stream has but one order, and
- * several streams may share one of a GPU's connections, where one that waits
- * holds up the others. So this order is a list of its own. No rank starves:
- * what a rank waits for in a turn, others signal in the same turn before they
- * wait for anything that it signals later.
+ * It is the list of steps of a pattern that needs no relays (direct, exchange,
+ * pairwise), turn by turn as operations with gates go block by block, brought
+ * into the one order that a stream has: several streams may share one of a
+ * GPU's connections, where one that waits holds up the others. What is sent
+ * comes first, then what is taken. No rank starves: what a rank waits for in a
+ * turn, others signal in the same turn before they wait for anything that it
+ * signals later.
  *
  * In a graph that is launched again and again, marks can not rise: they are
  * flags, up or down, that the rank which awaits one takes down. Then every flag
@@ -40,8 +42,7 @@
  *
  * Pure: no memory, no clock, no other rank.
  *
- * Source: Thakur, Rabenseifner, Gropp 2005 (pairwise exchange; reduce-scatter
- * and all-gather).
+ * Source: those of the patterns.
  */
 #ifndef COMM_PATTERN_STREAM_WORK_H
 #define COMM_PATTERN_STREAM_WORK_H

@@ -13,6 +13,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "comm/engine/op.h"
+#include "comm/pattern/parts.h"
 #include "comm/pattern/shape.h"
 #include "comm/steps/agree.h"
 #include "comm/steps/deferred.h"
@@ -55,10 +56,8 @@ static size_t whole_elem(const wefti_op *op, wefti_buffer buffer, size_t block,
     if (op->blocks == 1 || buffer == WEFTI_BUFFER_SCRATCH) {
         return elem;
     }
-    size_t begin = block_begin(op, block);
-    return parts ? elem / block_elems * op->desc.count + begin +
-                       elem % block_elems
-                 : begin + elem;
+    return wefti_part_whole_elem(parts, op->desc.count, block_elems,
+                                 block_begin(op, block), elem);
 }
 
 wefti_step_place wefti_step_list_begin(const wefti_op *op, int t)

@@ -2,18 +2,24 @@
 /*
  * comm/pattern/direct.c - every rank talks to every other without relays.
  *
- * Reductions deal the elements out: each rank reduces its own part from all
- * ranks at once. All-reduce then gathers the parts:
+ * Sums deal the elements out, evenly or as counts say: each rank reduces its
+ * own part from all ranks at once. All-reduce then gathers the parts:
  *
  *      list 0   SEND p's chunk j of the input to p           channel 0
  *      list 1   REDUCE own chunk j from all, SEND it to all    channel 0, 1
  *      list 2   RECV p's chunk j of the result from p        channel 1
  *
- * Rounds: round j deals with chunk j of every part, first the next higher
- * rank's, so that no rank is every rank's first. No rank can starve: take the
- * earliest round in which anything is missing. All earlier messages have been
- * read, so what is staged belongs to this round or later ones, and one round
- * of a rank is n - 1 messages on channel 0 and one on channel 1.
+ * A gathering sends each rank's own part instead:
+ *
+ *      list 0   SEND own chunk j to all                      channel 0
+ *      list 1   RECV round by round                          channel 0
+ *      list 2   COPY own
+ *
+ * Rounds (parts.h): round j deals with chunk j of every part that has one. No
+ * rank can starve: take the earliest round in which anything is missing. All
+ * earlier messages have been read, so what is staged belongs to this round or
+ * later ones, and one round of a rank is at most n - 1 messages on channel 0
+ * and one on channel 1; reduces take the rounds in order too.
  *
  * In place is safe: a part of the result arrives only after its owner has read
  * this rank's input to it.
@@ -21,162 +27,15 @@
  * Source: Thakur, Rabenseifner, Gropp 2005 (reduce-scatter and all-gather by
  * pairwise exchange).
  */
-#include "comm/pattern/pattern.h"
+#include "comm/pattern/parts.h"
 
 #include "base/check.h"
 #include "comm/pattern/cost.h"
-#include "comm/pattern/parts.h"
+#include "comm/pattern/shape.h"
 
+enum { LIST_OUT, LIST_OWN, LIST_RESULT };   /* of sums */
+enum { GATHER_OUT, GATHER_IN, GATHER_OWN }; /* of gatherings */
 enum { STAGED_DEPTH = 4 }; /* messages under way of one stream of chunks */
-
-/* rank's part of the buffer that has all parts. Never grows with the rank. */
-static size_t part_of(const wefti_problem *problem, int rank, size_t *begin_out)
-{
-    if (problem->collective == WEFT_COLLECTIVE_ALLREDUCE) {
-        return wefti_share(problem->count, problem->nranks, rank, begin_out);
-    }
-    *begin_out = (size_t)rank * problem->count;
-    return problem->count;
-}
-
-static size_t part_chunks(const wefti_problem *problem, int rank)
-{
-    size_t begin;
-    return wefti_part_chunks(problem, part_of(problem, rank, &begin));
-}
-
-/* One message of a part: chunk of rank's part. */
-typedef struct piece {
-    int rank;
-    size_t chunk;
-} piece;
-
-/* How many ranks' parts have the chunk: these are ranks 0, 1, .. */
-static int ranks_having(const wefti_problem *problem, size_t chunk)
-{
-    int have = 0;
-    int lack = problem->nranks;
-    if (part_chunks(problem, lack - 1) > chunk) {
-        return lack; /* the usual case */
-    }
-    while (have < lack) {
-        int middle = have + (lack - have) / 2;
-        if (part_chunks(problem, middle) > chunk) {
-            have = middle + 1;
-        } else {
-            lack = middle;
-        }
-    }
-    return have;
-}
-
-/*
- * The pieces of all other ranks' parts, round by round. Returns how many there
- * are, or, where index is one of them, index itself with *piece_out set.
- * Rounds with equally many ranks are skipped in one go; parts have at most
- * three lengths.
- */
-static size_t walk_pieces(const wefti_problem *problem, size_t index,
-                          piece *piece_out)
-{
-    size_t rounds = part_chunks(problem, 0);
-    size_t passed = 0;
-
-    for (size_t round = 0; round < rounds;) {
-        int ranks = ranks_having(problem, round);
-        WEFTI_ASSERT(ranks > 0); /* or round would be none */
-        size_t until = part_chunks(problem, ranks - 1);
-        size_t others = (size_t)ranks - (problem->rank < ranks);
-        size_t pieces = (until - round) * others;
-        if (index - passed < pieces) {
-            size_t place = (index - passed) % others;
-            piece_out->chunk = round + (index - passed) / others;
-            piece_out->rank =
-                (int)(((size_t)problem->rank + 1 + place) % (size_t)ranks);
-            return index;
-        }
-        passed += pieces;
-        round = until;
-    }
-    return passed;
-}
-
-static size_t count_pieces(const wefti_problem *problem)
-{
-    piece unused;
-    return walk_pieces(problem, SIZE_MAX, &unused);
-}
-
-/* Sets where the piece lies in the buffer of all parts, and its length. */
-static size_t locate(const wefti_problem *problem, const piece *at,
-                     size_t *begin_out)
-{
-    wefti_part part;
-    part.elems = part_of(problem, at->rank, &part.begin);
-    const wefti_part chunk = wefti_part_chunk(problem, part, at->chunk);
-    *begin_out = chunk.begin;
-    return chunk.elems;
-}
-
-/* Chunk `index` of count elements that start at 0. */
-static wefti_step whole_chunk(const wefti_problem *problem, size_t index)
-{
-    const wefti_part chunk =
-        wefti_part_chunk(problem, (wefti_part){0, problem->count}, index);
-    return (wefti_step){.src = WEFTI_BUFFER_SEND,
-                        .dst = WEFTI_BUFFER_RECV,
-                        .peer = WEFTI_ALL_PEERS,
-                        .src_elem = chunk.begin,
-                        .dst_elem = chunk.begin,
-                        .elems = chunk.elems};
-}
-
-static wefti_step other_piece(const wefti_problem *problem, size_t index,
-                              wefti_step_kind kind, int channel)
-{
-    piece at = {0, 0};
-    size_t begin;
-    walk_pieces(problem, index, &at);
-    size_t elems = locate(problem, &at, &begin);
-    bool send = kind == WEFTI_STEP_SEND;
-    return (wefti_step){.kind = kind,
-                        .src = send ? WEFTI_BUFFER_SEND : WEFTI_BUFFER_NONE,
-                        .dst = send ? WEFTI_BUFFER_NONE : WEFTI_BUFFER_RECV,
-                        .peer = at.rank,
-                        .channel = channel,
-                        .src_elem = send ? begin : 0,
-                        .dst_elem = send ? 0 : begin,
-                        .elems = elems};
-}
-
-static wefti_step reduce_own(const wefti_problem *problem, size_t chunk)
-{
-    piece at = {problem->rank, chunk};
-    size_t begin;
-    size_t elems = locate(problem, &at, &begin);
-    bool gathers = problem->collective == WEFT_COLLECTIVE_ALLREDUCE;
-    return (wefti_step){.kind = WEFTI_STEP_REDUCE,
-                        .src = WEFTI_BUFFER_SEND,
-                        .dst = WEFTI_BUFFER_RECV,
-                        .peer = WEFTI_ALL_PEERS,
-                        .channel = 0,
-                        .src_elem = begin,
-                        .dst_elem =
-                            gathers ? begin : chunk * problem->chunk_elems,
-                        .elems = elems};
-}
-
-/* The reduced chunk, from where it was put, to every rank. */
-static wefti_step send_own(const wefti_problem *problem, size_t chunk)
-{
-    wefti_step step = reduce_own(problem, chunk);
-    step.kind = WEFTI_STEP_SEND;
-    step.src = WEFTI_BUFFER_RECV;
-    step.dst = WEFTI_BUFFER_NONE;
-    step.channel = 1;
-    step.dst_elem = 0;
-    return step;
-}
 
 static bool supports(const wefti_problem *problem)
 {
@@ -184,7 +43,9 @@ static bool supports(const wefti_problem *problem)
     case WEFT_COLLECTIVE_ALLREDUCE:
     case WEFT_COLLECTIVE_REDUCE:
     case WEFT_COLLECTIVE_ALLGATHER:
+    case WEFT_COLLECTIVE_ALLGATHERV:
     case WEFT_COLLECTIVE_REDUCESCATTER:
+    case WEFT_COLLECTIVE_REDUCESCATTERV:
     case WEFT_COLLECTIVE_BROADCAST:
         return true;
     default:
@@ -192,151 +53,163 @@ static bool supports(const wefti_problem *problem)
     }
 }
 
+static bool is_rooted(const wefti_problem *problem)
+{
+    return wefti_shape_get(problem->collective)->rooted;
+}
+
+static bool reduces(const wefti_problem *problem)
+{
+    return wefti_shape_get(problem->collective)->reduces;
+}
+
+/* Whether what has been summed goes to all. */
+static bool returns(const wefti_problem *problem)
+{
+    return problem->collective == WEFT_COLLECTIVE_ALLREDUCE &&
+           problem->nranks > 1;
+}
+
+/* Chunks of what this rank reduces, or gives to all. */
+static size_t own_chunks(const wefti_problem *problem)
+{
+    return wefti_part_chunks(problem,
+                             is_rooted(problem)
+                                 ? problem->count
+                                 : wefti_part_to(problem, problem->rank).elems);
+}
+
+static size_t other_chunks(const wefti_problem *problem, bool outward)
+{
+    int peers;
+    wefti_part_side side = {problem, outward, NULL};
+    return wefti_side_count(&side, &peers);
+}
+
+static size_t rooted_count(const wefti_problem *problem, int list)
+{
+    const bool owns = !reduces(problem) && problem->rank == problem->root;
+    const bool moves = reduces(problem) || problem->nranks > 1;
+    return (list == 0 && moves) || (list == 1 && owns) ? own_chunks(problem)
+                                                       : 0;
+}
+
 static size_t step_count(const wefti_problem *problem, int list)
 {
-    bool alone = problem->nranks == 1;
-    bool is_root = problem->rank == problem->root;
-    size_t chunks = wefti_part_chunks(problem, problem->count);
-
-    if (list > 2) {
+    if (list > LIST_RESULT) {
         return 0;
     }
-    switch (problem->collective) {
-    case WEFT_COLLECTIVE_ALLREDUCE:
-        if (list == 1) {
-            return part_chunks(problem, problem->rank) * (alone ? 1 : 2);
-        }
-        return count_pieces(problem);
-    case WEFT_COLLECTIVE_REDUCESCATTER:
-        return list == 0 ? count_pieces(problem) : list == 1 ? chunks : 0;
-    case WEFT_COLLECTIVE_ALLGATHER:
-        return list == 1            ? count_pieces(problem)
-               : list == 0 && alone ? 0
-                                    : chunks;
-    case WEFT_COLLECTIVE_BROADCAST:
-        if (list == 0) {
-            return alone ? 0 : chunks;
-        }
-        return list == 1 && is_root ? chunks : 0;
-    case WEFT_COLLECTIVE_REDUCE:
-        return list == 0 ? chunks : 0;
-    default:
-        return 0;
+    if (is_rooted(problem)) {
+        return rooted_count(problem, list);
     }
+    if (!reduces(problem)) {
+        return list == GATHER_IN ? other_chunks(problem, false)
+               : list == GATHER_OUT && problem->nranks == 1
+                   ? 0
+                   : own_chunks(problem);
+    }
+    return list == LIST_OUT   ? other_chunks(problem, true)
+           : list == LIST_OWN ? own_chunks(problem) * (1 + returns(problem))
+           : returns(problem) ? other_chunks(problem, false)
+                              : 0;
 }
 
-static wefti_step allreduce_step(const wefti_problem *problem, int list,
-                                 size_t index)
+/* An own chunk, from where it lies in src, to all. */
+static wefti_step send_own(wefti_step step, wefti_buffer src, int channel)
 {
-    if (list == 0) {
-        return other_piece(problem, index, WEFTI_STEP_SEND, 0);
-    }
-    if (list == 2) {
-        return other_piece(problem, index, WEFTI_STEP_RECV, 1);
-    }
-    if (problem->nranks == 1) {
-        return reduce_own(problem, index);
-    }
-    return index % 2 == 0 ? reduce_own(problem, index / 2)
-                          : send_own(problem, index / 2);
+    step.kind = WEFTI_STEP_SEND;
+    step.src_elem = src == WEFTI_BUFFER_RECV ? step.dst_elem : step.src_elem;
+    step.src = src;
+    step.dst = WEFTI_BUFFER_NONE;
+    step.dst_elem = 0;
+    step.peer = WEFTI_ALL_PEERS;
+    step.channel = channel;
+    return step;
 }
 
-static wefti_step allgather_step(const wefti_problem *problem, int list,
-                                 size_t index)
+static wefti_step reduce_own(wefti_step step)
 {
-    if (list == 1) {
-        return other_piece(problem, index, WEFTI_STEP_RECV, 0);
-    }
-    wefti_step step = whole_chunk(problem, index);
-    if (list == 0) {
-        step.kind = WEFTI_STEP_SEND;
-        step.dst = WEFTI_BUFFER_NONE;
-        step.dst_elem = 0;
-    } else {
-        step.kind = WEFTI_STEP_COPY;
-        step.peer = problem->rank;
-        step.dst_elem += (size_t)problem->rank * problem->count;
-    }
+    step.kind = WEFTI_STEP_REDUCE;
+    step.peer = WEFTI_ALL_PEERS;
     return step;
 }
 
 static wefti_step rooted_step(const wefti_problem *problem, int list,
                               size_t index)
 {
-    bool is_root = problem->rank == problem->root;
-    bool reduces = problem->collective == WEFT_COLLECTIVE_REDUCE;
-    wefti_step step = whole_chunk(problem, index);
-
+    const wefti_part chunk =
+        wefti_part_chunk(problem, (wefti_part){0, problem->count}, index);
+    wefti_step step = {.kind = WEFTI_STEP_COPY,
+                       .src = WEFTI_BUFFER_SEND,
+                       .dst = WEFTI_BUFFER_RECV,
+                       .peer = problem->rank,
+                       .src_elem = chunk.begin,
+                       .dst_elem = chunk.begin,
+                       .elems = chunk.elems};
+    const bool is_root = problem->rank == problem->root;
     if (list == 1) {
-        step.kind = WEFTI_STEP_COPY;
-        step.peer = problem->rank;
-    } else if (is_root == reduces) { /* the side that takes in */
-        step.kind = reduces ? WEFTI_STEP_REDUCE : WEFTI_STEP_RECV;
-        step.peer = reduces ? WEFTI_ALL_PEERS : problem->root;
-        if (!reduces) {
-            step.src = WEFTI_BUFFER_NONE;
-            step.src_elem = 0;
-        }
-    } else {
-        step.kind = WEFTI_STEP_SEND;
-        step.peer = reduces ? problem->root : WEFTI_ALL_PEERS;
-        step.dst = WEFTI_BUFFER_NONE;
-        step.dst_elem = 0;
+        return step;
     }
+    if (is_root && reduces(problem)) {
+        return reduce_own(step);
+    }
+    if (is_root || reduces(problem)) {
+        step = send_own(step, WEFTI_BUFFER_SEND, 0);
+        step.peer = is_root ? WEFTI_ALL_PEERS : problem->root;
+        return step;
+    }
+    step.kind = WEFTI_STEP_RECV;
+    step.src = WEFTI_BUFFER_NONE;
+    step.src_elem = 0;
+    step.peer = problem->root;
+    return step;
+}
+
+static wefti_step gather_step(const wefti_problem *problem, int list,
+                              size_t index)
+{
+    wefti_part_side in = {problem, false, NULL};
+    if (list == GATHER_IN) {
+        return wefti_side_step(&in, index);
+    }
+    const wefti_step own = wefti_part_own_step(problem, index);
+    return list == GATHER_OWN ? own : send_own(own, WEFTI_BUFFER_SEND, 0);
+}
+
+static wefti_step sum_step(const wefti_problem *problem, int list, size_t index)
+{
+    wefti_part_side side = {problem, list == LIST_OUT, NULL};
+    if (list == LIST_OWN) {
+        const size_t steps = 1 + returns(problem);
+        const wefti_step own = wefti_part_own_step(problem, index / steps);
+        return index % steps == 0 ? reduce_own(own)
+                                  : send_own(own, WEFTI_BUFFER_RECV, 1);
+    }
+    wefti_step step = wefti_side_step(&side, index);
+    step.channel = list == LIST_RESULT;
     return step;
 }
 
 static void step_at(const wefti_problem *problem, int list, size_t index,
                     wefti_step *step_out)
 {
-    WEFTI_ASSERT(index < step_count(problem, list));
-    switch (problem->collective) {
-    case WEFT_COLLECTIVE_ALLREDUCE:
-        *step_out = allreduce_step(problem, list, index);
-        break;
-    case WEFT_COLLECTIVE_REDUCESCATTER:
-        *step_out = list == 0 ? other_piece(problem, index, WEFTI_STEP_SEND, 0)
-                              : reduce_own(problem, index);
-        break;
-    case WEFT_COLLECTIVE_ALLGATHER:
-        *step_out = allgather_step(problem, list, index);
-        break;
-    default:
-        *step_out = rooted_step(problem, list, index);
-        break;
-    }
+    *step_out = is_rooted(problem) ? rooted_step(problem, list, index)
+                : reduces(problem) ? sum_step(problem, list, index)
+                                   : gather_step(problem, list, index);
 }
 
 static int slots(const wefti_problem *problem, int channel)
 {
-    bool is_root = problem->rank == problem->root;
-    size_t chunks = wefti_part_chunks(problem, problem->count);
-    size_t round = (size_t)problem->nranks - 1;
-
-    if (round == 0 || channel > 1) {
+    const size_t round = (size_t)problem->nranks - 1;
+    const bool sums = reduces(problem) && !is_rooted(problem);
+    const bool sends = !is_rooted(problem) ||
+                       reduces(problem) == (problem->rank != problem->root);
+    if (round == 0 || !sends || channel > (sums && returns(problem))) {
         return 0;
     }
-    switch (problem->collective) {
-    case WEFT_COLLECTIVE_ALLREDUCE:
-    case WEFT_COLLECTIVE_REDUCESCATTER:
-        if (channel == 0) {
-            return wefti_slots_at_most(count_pieces(problem), 2 * round);
-        }
-        return problem->collective == WEFT_COLLECTIVE_ALLREDUCE
-                   ? wefti_slots_at_most(part_chunks(problem, problem->rank),
-                                         STAGED_DEPTH)
-                   : 0;
-    case WEFT_COLLECTIVE_ALLGATHER:
-        return channel == 0 ? wefti_slots_at_most(chunks, STAGED_DEPTH) : 0;
-    case WEFT_COLLECTIVE_BROADCAST:
-        return channel == 0 && is_root
-                   ? wefti_slots_at_most(chunks, STAGED_DEPTH)
-                   : 0;
-    default:
-        return channel == 0 && !is_root
-                   ? wefti_slots_at_most(chunks, STAGED_DEPTH)
-                   : 0;
-    }
+    return sums && channel == 0
+               ? wefti_slots_at_most(other_chunks(problem, true), 2 * round)
+               : wefti_slots_at_most(own_chunks(problem), STAGED_DEPTH);
 }
 
 /* Each rank sends every other its part, and adds up its own. */
@@ -392,9 +265,11 @@ static void cost(const wefti_problem *problem, const wefti_sizes *sizes,
         cost_gather(sizes, cost_out);
         break;
     case WEFT_COLLECTIVE_REDUCESCATTER:
+    case WEFT_COLLECTIVE_REDUCESCATTERV:
         cost_scatter(sizes, cost_out);
         break;
     case WEFT_COLLECTIVE_ALLGATHER:
+    case WEFT_COLLECTIVE_ALLGATHERV:
         cost_gather(sizes, cost_out);
         cost_out->copied_bytes += sizes->bytes / sizes->ranks;
         break;

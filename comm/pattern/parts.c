@@ -12,34 +12,39 @@
 #include "base/check.h"
 #include "comm/pattern/shape.h"
 
+/* rank's part of a buffer that has one for each, if parts, or else the whole;
+ * counts, displs: of the v forms. */
+static wefti_part find_part(const wefti_problem *problem, int rank, bool parts,
+                            const size_t *counts, const size_t *displs)
+{
+    const size_t place = (size_t)rank;
+    if (problem->collective == WEFT_COLLECTIVE_ALLREDUCE) {
+        wefti_part share;
+        share.elems =
+            wefti_share(problem->count, problem->nranks, rank, &share.begin);
+        return share;
+    }
+    return !parts   ? (wefti_part){0, problem->count}
+           : counts ? (wefti_part){displs[place], counts[place]}
+                    : (wefti_part){place * problem->count, problem->count};
+}
+
 wefti_part wefti_part_to(const wefti_problem *problem, int peer)
 {
     const wefti_shape *shape = wefti_shape_get(problem->collective);
-    size_t place = (size_t)peer;
-    if (!wefti_shape_moves(shape, problem->root, problem->rank, peer)) {
-        return (wefti_part){0, 0};
-    }
-    if (!shape->send_parts) {
-        return (wefti_part){0, problem->count};
-    }
-    return shape->varied ? (wefti_part){problem->send_displs[place],
-                                        problem->send_counts[place]}
-                         : (wefti_part){place * problem->count, problem->count};
+    return wefti_shape_moves(shape, problem->root, problem->rank, peer)
+               ? find_part(problem, peer, shape->send_parts,
+                           problem->send_counts, problem->send_displs)
+               : (wefti_part){0, 0};
 }
 
 wefti_part wefti_part_from(const wefti_problem *problem, int peer)
 {
     const wefti_shape *shape = wefti_shape_get(problem->collective);
-    size_t place = (size_t)peer;
-    if (!wefti_shape_moves(shape, problem->root, peer, problem->rank)) {
-        return (wefti_part){0, 0};
-    }
-    if (!shape->recv_parts) {
-        return (wefti_part){0, problem->count};
-    }
-    return shape->varied ? (wefti_part){problem->recv_displs[place],
-                                        problem->recv_counts[place]}
-                         : (wefti_part){place * problem->count, problem->count};
+    return wefti_shape_moves(shape, problem->root, peer, problem->rank)
+               ? find_part(problem, peer, shape->recv_parts,
+                           problem->recv_counts, problem->recv_displs)
+               : (wefti_part){0, 0};
 }
 
 size_t wefti_part_chunks(const wefti_problem *problem, size_t elems)
@@ -104,8 +109,66 @@ static size_t count_rounds(const wefti_part_side *side, int *peers_out)
     return wefti_part_chunks(side->problem, most_elems);
 }
 
+/* How many ranks' shares have the chunk: these are ranks 0, 1, .. */
+static int ranks_having(const wefti_part_side *side, size_t chunk)
+{
+    const size_t before = chunk * side->problem->chunk_elems;
+    int have = 0, lack = side->problem->nranks;
+    if (part_of(side, lack - 1).elems > before) {
+        return lack; /* the usual case */
+    }
+    while (have < lack) {
+        const int middle = have + (lack - have) / 2;
+        if (part_of(side, middle).elems > before) {
+            have = middle + 1;
+        } else {
+            lack = middle;
+        }
+    }
+    return have;
+}
+
+/*
+ * Piece index of the shares of all others, where there are as many: sets it,
+ * and returns index. Else how many there are. Rounds that equally many ranks
+ * have are passed in one go; shares have at most three lengths.
+ */
+static size_t walk_shares(const wefti_part_side *side, size_t index,
+                          int *peer_out, size_t *round_out)
+{
+    const wefti_problem *problem = side->problem;
+    const size_t rounds = wefti_part_chunks(problem, part_of(side, 0).elems);
+    size_t passed = 0;
+    for (size_t round = 0; round < rounds;) {
+        const size_t ranks = (size_t)ranks_having(side, round);
+        const size_t others = ranks - ((size_t)problem->rank < ranks);
+        const size_t until =
+            wefti_part_chunks(problem, part_of(side, (int)ranks - 1).elems);
+        const size_t pieces = (until - round) * others;
+        if (index - passed < pieces) {
+            const size_t place = 1 + (index - passed) % others;
+            *round_out = round + (index - passed) / others;
+            *peer_out = (int)(((size_t)problem->rank + place) % ranks);
+            return index;
+        }
+        passed += pieces;
+        round = until;
+    }
+    return passed;
+}
+
+static bool has_shares(const wefti_part_side *side)
+{
+    return side->problem->collective == WEFT_COLLECTIVE_ALLREDUCE;
+}
+
 size_t wefti_side_count(const wefti_part_side *side, int *peers_out)
 {
+    size_t round;
+    if (has_shares(side)) {
+        *peers_out = side->problem->nranks - 1;
+        return walk_shares(side, SIZE_MAX, peers_out, &round);
+    }
     return pieces_before(side, count_rounds(side, peers_out));
 }
 
@@ -171,6 +234,12 @@ wefti_piece_place wefti_side_at(const wefti_part_side *side, size_t index)
     size_t peers = (size_t)problem->nranks - 1;
     if (who == WEFTI_WHO_ROOT) {
         return piece_of(side, problem->root, index);
+    }
+    if (has_shares(side)) {
+        int peer = 0;
+        size_t round = 0;
+        (void)walk_shares(side, index, &peer, &round);
+        return piece_of(side, peer, round);
     }
     if (shape->varied) {
         return varied_at(side, index);

@@ -22,7 +22,8 @@ typedef struct wefti_part {
 } wefti_part;
 
 /* What this rank's send buffer holds for peer, and its receive buffer from
- * peer; either may be this rank. No elements: nothing. */
+ * peer; either may be this rank. No elements: nothing. Of an all-reduce, the
+ * share that peer finishes. */
 wefti_part wefti_part_to(const wefti_problem *problem, int peer);
 wefti_part wefti_part_from(const wefti_problem *problem, int peer);
 

@@ -351,7 +351,7 @@ static void test_choice_of_v_forms_same_for_any_count(void **state)
 {
     (void)state;
     for (size_t bytes = 4; bytes <= 64 << 20; bytes *= 16) {
-        expect(1, 4, WEFT_COLLECTIVE_ALLGATHERV, bytes, "uneven");
+        expect(1, 4, WEFT_COLLECTIVE_ALLGATHERV, bytes, "direct");
         expect(2, 4, WEFT_COLLECTIVE_ALLGATHERV, bytes, "hierarchical");
         expect(2, 4, WEFT_COLLECTIVE_REDUCESCATTERV, bytes, "hierarchical");
         expect(2, 4, WEFT_COLLECTIVE_ALLTOALLV, bytes, "two_hop");

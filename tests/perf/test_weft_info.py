@@ -300,7 +300,7 @@ class Info(unittest.TestCase):
         one = {(r["collective"], r["size"]): r for r in
                read("8xH100", "--routes", "-n", "8")["routes"]}
         self.assertEqual(one["alltoall", "small"]["algorithm"], "pairwise")
-        self.assertEqual(one["all_gatherv", "large"]["algorithm"], "uneven")
+        self.assertEqual(one["all_gatherv", "large"]["algorithm"], "direct")
         flat = run("--input", "2x(4xH100,4xCX7)", "--routes", "-n", "8",
                    "--json", "-", WEFT_SUM_FLAT="on")
         flat = {(r["collective"], r["size"]): r

@@ -19,7 +19,7 @@ enum { PLACES_LOG2 = 6, PLACES = 1 << PLACES_LOG2 };
 typedef struct entry {
     _Atomic uint32_t turn;
     _Atomic uint32_t answer;
-    _Atomic uint64_t request, count, chunk_elems, relay_elems;
+    _Atomic uint64_t request, elems, longest, chunk_elems, relay_elems;
 } entry;
 
 struct wefti_choice_cache {
@@ -61,20 +61,23 @@ static uint64_t pack_request(const wefti_scope *scope, const weft_op *op,
 }
 
 static entry *find_place(wefti_choice_cache *cache, uint64_t request,
-                         uint64_t count)
+                         wefti_total total)
 {
     /* Fibonacci hashing: the high bits of a product depend on all others. */
-    uint64_t mixed = (request ^ count) * UINT64_C(0x9e3779b97f4a7c15);
+    uint64_t mixed =
+        (request ^ total.elems ^ total.longest) * UINT64_C(0x9e3779b97f4a7c15);
     return &cache->entries[mixed >> (64 - PLACES_LOG2)];
 }
 
-static bool read_entry(entry *at, uint64_t request, uint64_t count,
+static bool read_entry(entry *at, uint64_t request, wefti_total total,
                        wefti_choice *choice_out)
 {
     uint32_t turn = atomic_load_explicit(&at->turn, memory_order_acquire);
     bool same =
         atomic_load_explicit(&at->request, memory_order_acquire) == request &&
-        atomic_load_explicit(&at->count, memory_order_acquire) == count;
+        atomic_load_explicit(&at->elems, memory_order_acquire) == total.elems &&
+        atomic_load_explicit(&at->longest, memory_order_acquire) ==
+            total.longest;
     if (!same) {
         return false;
     }
@@ -93,7 +96,7 @@ static bool read_entry(entry *at, uint64_t request, uint64_t count,
 }
 
 /* Where another thread writes the place, its entry will do. */
-static void write_entry(entry *at, uint64_t request, uint64_t count,
+static void write_entry(entry *at, uint64_t request, wefti_total total,
                         const wefti_choice *choice)
 {
     uint32_t turn = atomic_load_explicit(&at->turn, memory_order_relaxed);
@@ -104,7 +107,8 @@ static void write_entry(entry *at, uint64_t request, uint64_t count,
     uint32_t answer = choice->digest | (choice->refused ? ANSWER_REFUSED : 0U);
     atomic_store_explicit(&at->answer, answer, memory_order_release);
     atomic_store_explicit(&at->request, request, memory_order_release);
-    atomic_store_explicit(&at->count, count, memory_order_release);
+    atomic_store_explicit(&at->elems, total.elems, memory_order_release);
+    atomic_store_explicit(&at->longest, total.longest, memory_order_release);
     atomic_store_explicit(&at->chunk_elems, choice->chunk_elems,
                           memory_order_release);
     atomic_store_explicit(&at->relay_elems, choice->relay_elems,
@@ -117,11 +121,12 @@ wefti_choice wefti_choice_cache_get(wefti_choice_cache *cache,
                                     const wefti_role *role)
 {
     uint64_t request = pack_request(scope, op, role);
-    entry *at = find_place(cache, request, op->count);
+    const wefti_total total = wefti_select_total(op, scope->nranks);
+    entry *at = find_place(cache, request, total);
     wefti_choice choice;
-    if (!read_entry(at, request, op->count, &choice)) {
+    if (!read_entry(at, request, total, &choice)) {
         choice = wefti_select(scope, op, role);
-        write_entry(at, request, op->count, &choice);
+        write_entry(at, request, total, &choice);
     }
     return choice;
 }

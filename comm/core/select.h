@@ -79,6 +79,10 @@ static inline bool wefti_op_is_cut(const weft_op *op)
     return op->gate_elems && op->gate_elems < op->count;
 }
 
+/* How much an operation moves, as far as all ranks know it: where they have
+ * counts in common, all of these; else its count, and a longest of 0. */
+wefti_total wefti_select_total(const weft_op *op, int nranks);
+
 wefti_choice wefti_select(const wefti_scope *scope, const weft_op *op,
                           const wefti_role *role);
 

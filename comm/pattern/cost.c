@@ -39,12 +39,25 @@ static void count_sums(const wefti_problem *problem, wefti_sizes *sizes)
     sizes->sums = sums->levels[inside].group_count / sizes->hosts;
 }
 
+wefti_total wefti_total_of(const size_t *counts, int nranks)
+{
+    wefti_total total = {0, 0};
+    for (int rank = 0; rank < nranks; rank++) {
+        total.elems += counts[rank];
+        total.longest =
+            counts[rank] > total.longest ? counts[rank] : total.longest;
+    }
+    return total;
+}
+
 wefti_sizes wefti_sizes_of(const wefti_problem *problem, size_t elem_bytes,
                            size_t wide_bytes)
 {
     const wefti_grouping *grouping = problem->grouping;
     const wefti_shape *shape = wefti_shape_get(problem->collective);
     bool parts = shape->send_parts || shape->recv_parts;
+    const size_t *counts =
+        problem->recv_counts ? problem->recv_counts : problem->send_counts;
     wefti_sizes sizes = {.ranks = problem->nranks,
                          .hosts = problem->apart ? problem->nranks : 1};
     if (grouping) {
@@ -54,8 +67,15 @@ wefti_sizes wefti_sizes_of(const wefti_problem *problem, size_t elem_bytes,
     sizes.inner = inner_of(problem, &sizes);
     sizes.wide = (double)wide_bytes / (double)elem_bytes;
     count_sums(problem, &sizes);
-    sizes.bytes =
-        (double)problem->count * (double)elem_bytes * (parts ? sizes.ranks : 1);
+    sizes.bytes = (double)problem->count * (parts ? sizes.ranks : 1);
+    sizes.longest = sizes.bytes / sizes.ranks;
+    if (counts) {
+        const wefti_total total = wefti_total_of(counts, problem->nranks);
+        sizes.bytes = (double)total.elems;
+        sizes.longest = (double)total.longest;
+    }
+    sizes.bytes *= (double)elem_bytes;
+    sizes.longest *= (double)elem_bytes;
     sizes.chunk_bytes = (double)problem->chunk_elems * (double)elem_bytes;
     return sizes;
 }

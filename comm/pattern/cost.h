@@ -10,9 +10,10 @@
  *      border     bytes into a host's NUMA node (level of a nest inside hosts)
  *                 from its others, which read them all at once
  *
- * Ranks are taken as spread evenly over the hosts, parts as equal, and trees as
- * over ranks in the hosts' order. All is arithmetic of doubles that every rank
- * does in the same order, so that all come to the same sum.
+ * Ranks are taken as spread evenly over the hosts, parts as equal but for the
+ * rounds of the longest, and trees as over ranks in the hosts' order. All is
+ * arithmetic of doubles that every rank does in the same order, so that all
+ * come to the same sum.
  *
  * Source: the model of Hockney 1994 (latency and bandwidth), with a term for
  * each message as in LogP (Culler et al. 1993).
@@ -44,6 +45,7 @@ typedef struct wefti_rates {
  * the only one. */
 struct wefti_sizes {
     double bytes;
+    double longest; /* bytes of the longest part: of as many rounds as chunks */
     double ranks, hosts, locals; /* locals: of one host */
     double inner; /* ranks of one node, where hosts have several; else locals */
     double adding, sums; /* ranks that first add up what they have, and how many
@@ -51,6 +53,13 @@ struct wefti_sizes {
     double wide;         /* bytes of an unfinished sum for one of its type */
     double chunk_bytes;
 };
+
+/* Elements of all parts of a v form, and of the longest. */
+typedef struct wefti_total {
+    size_t elems, longest;
+} wefti_total;
+
+wefti_total wefti_total_of(const size_t *counts, int nranks);
 
 wefti_sizes wefti_sizes_of(const wefti_problem *problem, size_t elem_bytes,
                            size_t wide_bytes);

@@ -216,7 +216,7 @@ static int slots(const wefti_problem *problem, int channel)
 static void cost_scatter(const wefti_sizes *sizes, wefti_cost *out)
 {
     double part = sizes->bytes / sizes->ranks;
-    double rounds = wefti_sizes_chunks(sizes, part);
+    double rounds = wefti_sizes_chunks(sizes, sizes->longest);
     wefti_cost_hops(out, sizes, 1);
     wefti_cost_to_each(out, sizes, rounds);
     wefti_cost_from_each(out, sizes, rounds);
@@ -230,7 +230,7 @@ static void cost_scatter(const wefti_sizes *sizes, wefti_cost *out)
 static void cost_gather(const wefti_sizes *sizes, wefti_cost *out)
 {
     double part = sizes->bytes / sizes->ranks;
-    double rounds = wefti_sizes_chunks(sizes, part);
+    double rounds = wefti_sizes_chunks(sizes, sizes->longest);
     wefti_cost_hops(out, sizes, 1);
     wefti_cost_to_all(out, sizes, rounds);
     wefti_cost_from_each(out, sizes, rounds);

@@ -28,7 +28,9 @@ static shares shares_of(const wefti_problem *problem, const wefti_sizes *sizes)
         own.owners = 1;
     }
     own.handled = own.owners / sizes->locals;
-    own.rounds = wefti_sizes_chunks(sizes, sizes->bytes / own.owners);
+    own.rounds = wefti_sizes_chunks(sizes, own.owners < sizes->ranks
+                                               ? sizes->bytes / own.owners
+                                               : sizes->longest);
     if (own.handled * own.rounds < 1) {
         own.handled = 1 / own.rounds; /* of fewer than ranks, some has one */
     }

@@ -25,7 +25,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { STEPS = 200000, THREADS = 4, THREAD_STEPS = 100000 };
+enum { RANKS_MOST = 16, STEPS = 200000, THREADS = 4, THREAD_STEPS = 100000 };
 
 typedef enum property {
     COLLECTIVE,
@@ -37,6 +37,7 @@ typedef enum property {
     RATES,
     DEFERRED,
     GATED,
+    PARTS,
     ALLOWED,
     PROPERTY_COUNT
 } property;
@@ -49,19 +50,21 @@ static const size_t counts[] = {0,       1,       100,     1000,
                                 2000,    6000,    12000,   40000,
                                 1 << 18, 1 << 22, 1 << 26, SIZE_MAX / 8};
 
-/* Of a link of 100 Mbit/s. */
+/* Of a link of 100 Mbit/s, and nodes that are far from each other. */
 static const wefti_rates slow = {.local_latency_ns = 600,
                                  .local_message_ns = 150,
                                  .copy_byte_ns = 0.1,
                                  .reduce_byte_ns = 0.1,
                                  .network_latency_ns = 40000,
                                  .network_message_ns = 6000,
-                                 .network_byte_ns = 80};
+                                 .network_byte_ns = 80,
+                                 .border_byte_ns = 1};
 
 typedef struct walk {
     wefti_scope scope;
     wefti_tuning tuning; /* scope's */
     weft_op op;
+    size_t parts[3][RANKS_MOST];
     bool stepwise;
     uint64_t seed;
     wefti_choice last;
@@ -88,6 +91,18 @@ static bool is_same(const wefti_choice *a, const wefti_choice *b)
     return a->pattern == b->pattern && a->chunk_elems == b->chunk_elems &&
            a->relay_elems == b->relay_elems && a->digest == b->digest &&
            a->refused == b->refused && a->route == b->route;
+}
+
+/* What ranks of v forms move: nothing is said, little, or one of them much. */
+static const size_t *draw_parts(walk *w)
+{
+    const size_t which = draw(w, 4);
+    for (size_t rank = 0; rank < RANKS_MOST; rank++) {
+        w->parts[0][rank] = 1;
+        w->parts[1][rank] = 1 << 20;
+        w->parts[2][rank] = rank ? 1 : RANKS_MOST << 20;
+    }
+    return which < 3 ? w->parts[which] : NULL;
 }
 
 static void change(walk *w, property what)
@@ -117,6 +132,9 @@ static void change(walk *w, property what)
     case GATED:
         w->op.gate_elems = draw(w, 2) ? WEFT_GATE_PER_RANK : 0;
         break;
+    case PARTS:
+        w->op.recv_counts = w->op.send_counts = draw_parts(w);
+        break;
     case DEFERRED:
         w->op.deferred_counts = draw(w, 2) ? counts : NULL;
         break;
@@ -145,14 +163,23 @@ static int go(walk *w, wefti_choice_cache *cache, int steps)
     return wrong;
 }
 
-static wefti_grouping *make_hosts(int hosts, int locals)
+/* nest_out: of pairs, where hosts have several. */
+static wefti_grouping *make_hosts(int hosts, int locals, wefti_nest **nest_out)
 {
-    int firsts[64];
+    int firsts[2][RANKS_MOST];
+    const int *const levels[] = {firsts[0], firsts[1]};
+    const int nranks = hosts * locals;
     wefti_grouping *grouping;
-    for (int rank = 0; rank < hosts * locals; rank++) {
-        firsts[rank] = rank / locals * locals;
+    for (int rank = 0; rank < nranks; rank++) {
+        firsts[0][rank] = rank / 2 * 2;
+        firsts[1][rank] = rank / locals * locals;
     }
-    assert_true(wefti_grouping_create(firsts, hosts * locals, &grouping));
+    assert_true(wefti_grouping_create(firsts[1], nranks, &grouping));
+    *nest_out = NULL;
+    if (locals > 2) {
+        assert_true(wefti_nest_create(levels, 2, nranks, nest_out));
+        assert_true(wefti_nest_find_sums(*nest_out, firsts[1]));
+    }
     return grouping;
 }
 
@@ -160,12 +187,14 @@ static void walk_on(int hosts, int locals, bool flat, uint32_t chunk_bytes,
                     long differed[PROPERTY_COUNT])
 {
     static walk w;
-    wefti_grouping *grouping = make_hosts(hosts, locals);
+    wefti_nest *nest;
+    wefti_grouping *grouping = make_hosts(hosts, locals, &nest);
     wefti_choice_cache *cache = wefti_choice_cache_create();
     assert_non_null(cache);
     w = (walk){.scope = {.tuning = &w.tuning,
                          .nranks = hosts * locals,
                          .grouping = grouping,
+                         .nest = nest,
                          .apart = hosts > 1 && locals == 1},
                .tuning = {.sum_flat = flat, .chunk_bytes = chunk_bytes},
                .op = {.dtype = WEFT_DTYPE_F32},
@@ -176,6 +205,7 @@ static void walk_on(int hosts, int locals, bool flat, uint32_t chunk_bytes,
     }
     wefti_choice_cache_destroy(cache);
     free(grouping);
+    wefti_nest_free(nest);
 }
 
 static void test_choice_from_cache_is_the_choice(void **state)
@@ -189,6 +219,7 @@ static void test_choice_from_cache_is_the_choice(void **state)
         walk_on(scenes[i][0], scenes[i][1], true, 8192, differed);
     }
     for (int what = 0; what < PROPERTY_COUNT; what++) {
+
         assert_true(differed[what] > 0);
     }
 }
@@ -211,7 +242,8 @@ static void test_choice_of_many_threads_from_one_cache(void **state)
 {
     static worker workers[THREADS];
     const uint64_t seed = random_seed();
-    wefti_grouping *grouping = make_hosts(2, 2);
+    wefti_nest *nest;
+    wefti_grouping *grouping = make_hosts(2, 2, &nest);
     wefti_choice_cache *cache = wefti_choice_cache_create();
     (void)state;
     assert_non_null(cache);

@@ -20,6 +20,7 @@
 #include "comm/make/net_measure.h"
 #include "comm/make/route_join.h"
 #include "comm/make/single_copy.h"
+#include "comm/make/staging_trial.h"
 #include "comm/net/net.h"
 #include "comm/oob/bootstrap.h"
 #include "comm/post/post.h"
@@ -264,7 +265,10 @@ static weft_status begin_together(weft_comm *comm)
                      (uint32_t)comm->engine->ranks_per_core);
         wefti_single_copy_attempt(comm);
     }
-    weft_status status = wefti_post_for(WEFTI_PURPOSE_CREATE, &barrier, comm);
+    weft_status status =
+        alone || comm->fabric.net
+            ? wefti_post_for(WEFTI_PURPOSE_CREATE, &barrier, comm)
+            : wefti_staging_trial(comm);
     if (status == WEFT_OK && !alone) {
         wefti_single_copy_conclude(comm);
         if (!comm->fabric.net) { /* all take rank 0's word */

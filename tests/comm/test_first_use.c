@@ -2,11 +2,14 @@
 /*
  * Goal: what ranks of a host reach of each other directly is used once before
  * it is relied on. Where one of them finds something else than was written, all
- * take the way that does not need it, say why, and results are right.
+ * take the way that does not need it, say why, and results are right. What
+ * there is no other way for, staging, and the copies of devices into and out of
+ * it, fails the communicator on all ranks, with what was staged and came.
  *
- * Method: the linker puts calls of this file in the place of mmap and
- * process_vm_readv (--wrap): of one rank the first maps pages that are its own
- * alone, the second brings a wrong byte. Those of GPUs break on demand of the
+ * Method: the linker puts calls of this file in the place of mmap,
+ * process_vm_readv, wefti_copy and weft_device_copy (--wrap): of one rank the
+ * first maps pages that are its own alone, the others bring a wrong byte, or
+ * none of the last eight. Those of GPUs break on demand of the
  * drivers for tests (tests/comm/test_route_refused.c).
  */
 #include "comm/make/explain.h"
@@ -30,7 +33,7 @@
 
 enum { BROKEN = 1, RANKS = 3, BYTES = 300000 };
 
-static bool maps_alone, reads_wrongly;
+static bool maps_alone, reads_wrongly, stages_wrongly, copies_wrongly;
 
 void *__real_mmap(void *address, size_t bytes, int access, int flags, int fd,
                   off_t offset);
@@ -46,6 +49,33 @@ ssize_t __wrap_process_vm_readv(pid_t pid, const struct iovec *local,
                                 const struct iovec *remote,
                                 unsigned long remote_count,
                                 unsigned long flags);
+
+void __real_wefti_copy(void *dst, const void *src, size_t bytes);
+void __wrap_wefti_copy(void *dst, const void *src, size_t bytes);
+weft_status __real_weft_device_copy(weft_device *device, void *dst,
+                                    const void *src, size_t bytes,
+                                    weft_stream *stream);
+weft_status __wrap_weft_device_copy(weft_device *device, void *dst,
+                                    const void *src, size_t bytes,
+                                    weft_stream *stream);
+
+void __wrap_wefti_copy(void *dst, const void *src, size_t bytes)
+{
+    __real_wefti_copy(dst, src, bytes);
+    if (stages_wrongly && bytes > 16) {
+        ((unsigned char *)dst)[16] ^= 1;
+    }
+}
+
+/* The engine's copies are those with a stream. */
+weft_status __wrap_weft_device_copy(weft_device *device, void *dst,
+                                    const void *src, size_t bytes,
+                                    weft_stream *stream)
+{
+    const bool lacks = copies_wrongly && stream && bytes > 8;
+    return __real_weft_device_copy(device, dst, src, bytes - (lacks ? 8 : 0),
+                                   stream);
+}
 
 void *__wrap_mmap(void *address, size_t bytes, int access, int flags, int fd,
                   off_t offset)
@@ -172,11 +202,58 @@ static void test_processes_read_wrongly_all_stage_cause_told(void **state)
     unsetenv("WEFT_SINGLE_COPY");
 }
 
+static void break_staging(int rank, void *context)
+{
+    (void)context;
+    stages_wrongly = rank == BROKEN;
+}
+
+/* The first operation says what the creation has found; context: its text. */
+static int run_wrong(weft_comm *comm, void *context)
+{
+    int failures = CHECK(weft_barrier(comm, NULL) == WEFT_ERR_SYSTEM);
+    const bool told = strstr(weft_error_text(), context) != NULL;
+    if (!told) {
+        fprintf(stderr, "%s: lacks %s\n", weft_error_text(),
+                (const char *)context);
+    }
+    return failures + CHECK(told);
+}
+
+static void test_staged_wrongly_all_are_told_what(void **state)
+{
+    (void)state;
+    char text[] = "of what rank 1 has staged word 2 is ";
+    const struct world world = {.nranks = RANKS,
+                                .call = run_wrong,
+                                .context = text,
+                                .before = break_staging};
+    assert_int_equal(world_run_processes(&world), 0);
+}
+
+static void test_device_copies_wrongly_all_are_told_what(void **state)
+{
+    (void)state;
+    char text[] = " word 7 is ";
+    weft_device *device;
+    assert_int_equal(weft_device_open("shadow", 0, &device), WEFT_OK);
+    const struct world world = {.nranks = RANKS,
+                                .config = {.device = device},
+                                .call = run_wrong,
+                                .context = text};
+    copies_wrongly = true;
+    assert_int_equal(world_run_threads(&world), 0);
+    copies_wrongly = false;
+    weft_device_close(device);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_memory_not_the_same_goes_by_messages),
         cmocka_unit_test(test_processes_read_wrongly_all_stage_cause_told),
+        cmocka_unit_test(test_staged_wrongly_all_are_told_what),
+        cmocka_unit_test(test_device_copies_wrongly_all_are_told_what),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -338,18 +338,19 @@ weft_status wefti_request_post(weft_comm *comm, wefti_request *request)
     return status;
 }
 
-weft_status wefti_request_carry(weft_comm *comm, wefti_request *request,
-                                weft_stream *stream, weft_request **handle_out,
-                                weft_status (*carry)(void *context,
-                                                     weft_stream *stream),
-                                void *context)
+weft_status wefti_request_carry(
+    weft_comm *comm, wefti_request *request, weft_stream *stream,
+    weft_stream *own, weft_request **handle_out,
+    weft_status (*carry)(void *context, weft_stream *stream), void *context)
 {
     posted made = {0};
     const bool shared = request->shared;
-    weft_status status = post(comm, request, stream, handle_out != NULL, &made);
+    weft_status status =
+        post(comm, request, stream ? stream : own, !stream, &made);
     if (status != WEFT_OK) {
         return status;
     }
+    stream = stream ? stream : own;
     status = wefti_ticket_open(comm, made.ticket, made.turn, stream);
     if (status == WEFT_OK) {
         status = carry(context, stream);
@@ -361,11 +362,14 @@ weft_status wefti_request_carry(weft_comm *comm, wefti_request *request,
         wefti_ticket_close(comm, made.ticket, made.turn, stream, shared);
     status = status == WEFT_OK ? closed : wefti_error(status, "%s", why);
     wefti_engine_wake(comm->engine);
-    if (status != WEFT_OK) {
-        weft_request_destroy(made.handle);
-    } else if (handle_out) {
+    if (status == WEFT_OK && handle_out) {
         *handle_out = made.handle;
+        return WEFT_OK;
     }
+    if (status == WEFT_OK && made.handle) {
+        status = weft_request_wait(made.handle);
+    }
+    weft_request_destroy(made.handle);
     return status;
 }
 

@@ -89,15 +89,15 @@ WEFT_NODISCARD weft_status wefti_request_queue(weft_comm *comm,
 
 /*
  * wefti_request_carry - the same for what stream itself carries out: carry
- * queues it there, once the request is posted. handle_out: NULL, or a place for
- * a handle, for a stream that is not the caller's.
+ * queues it there, once the request is posted. stream NULL: one of own, behind
+ * a handle, and with NULL for that until it is done.
  *
  * Returns     as wefti_request_queue | what carry does, which has failed comm
  *             then; there is no handle.
  */
 WEFT_NODISCARD weft_status wefti_request_carry(
     weft_comm *comm, wefti_request *request, weft_stream *stream,
-    weft_request **handle_out,
+    weft_stream *own, weft_request **handle_out,
     weft_status (*carry)(void *context, weft_stream *stream), void *context);
 
 /*

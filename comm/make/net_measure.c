@@ -56,16 +56,6 @@ static int list_leaders(const wefti_membership *members, int *leaders_out)
     return count;
 }
 
-static weft_status try_pair(weft_comm *world, int first, int second,
-                            const wefti_net_effort *effort,
-                            wefti_net_trial *trial)
-{
-    return world->rank == first
-               ? wefti_net_trial_lead(world, second, effort, trial)
-           : world->rank == second ? wefti_net_trial_follow(world, first, trial)
-                                   : WEFT_OK;
-}
-
 static weft_status try_network(weft_comm *world, int leader_count,
                                const wefti_net_effort *effort,
                                wefti_net_trial *trial_out)
@@ -75,14 +65,13 @@ static weft_status try_network(weft_comm *world, int leader_count,
     for (int k = 0; 2 * k < leader_count && status == WEFT_OK; k++) {
         const wefti_net_pair pair =
             wefti_net_pair_get(world->group, leader_count, k);
-        status = try_pair(world, pair.first, pair.second, effort, trial_out);
+        if (world->rank == pair.first) {
+            status = wefti_net_trial_run(world, pair.second, effort, trial_out);
+        } else if (world->rank == pair.second) {
+            status = wefti_net_trial_run(world, pair.first, NULL, trial_out);
+        }
     }
     return status;
-}
-
-static void keep_slower(int64_t *figure, int64_t other)
-{
-    *figure = other > *figure ? other : *figure;
 }
 
 weft_status wefti_net_measure_unite(const wefti_net_trial *trials, int nranks,
@@ -103,9 +92,9 @@ weft_status wefti_net_measure_unite(const wefti_net_trial *trials, int nranks,
                 (unsigned long long)one->bad_found);
         }
         if (one->measured) {
-            keep_slower(&slowest.latency_ns, one->figures.latency_ns);
-            keep_slower(&slowest.message_ns, one->figures.message_ns);
-            keep_slower(&slowest.byte_ps, one->figures.byte_ps);
+            wefti_net_keep_slower(&slowest.latency_ns, one->figures.latency_ns);
+            wefti_net_keep_slower(&slowest.message_ns, one->figures.message_ns);
+            wefti_net_keep_slower(&slowest.byte_ps, one->figures.byte_ps);
         }
     }
     *figures_out = wefti_net_figures_round(&slowest);

@@ -220,7 +220,7 @@ static weft_status take_back(const end *own)
     return status;
 }
 
-static void keep_slower(int64_t *figure, int64_t other)
+void wefti_net_keep_slower(int64_t *figure, int64_t other)
 {
     *figure = other > *figure ? other : *figure;
 }
@@ -245,9 +245,10 @@ static weft_status lead(const end *own, const wefti_net_effort *effort)
         const int64_t more_ns = burst_ns - ping_ns;
         wefti_net_figures *figures = &own->trial->figures;
         own->trial->measured = 1;
-        keep_slower(&figures->latency_ns, ping_ns / 2);
-        keep_slower(&figures->message_ns, more_ns / (BURST_MESSAGES - 1));
-        keep_slower(&figures->byte_ps, byte_ps);
+        wefti_net_keep_slower(&figures->latency_ns, ping_ns / 2);
+        wefti_net_keep_slower(&figures->message_ns,
+                              more_ns / (BURST_MESSAGES - 1));
+        wefti_net_keep_slower(&figures->byte_ps, byte_ps);
     }
     return status;
 }
@@ -328,9 +329,9 @@ static weft_status follow(const end *own)
     }
 }
 
-/* effort NULL: the follower's. */
-static weft_status try(weft_comm *comm, int peer,
-                       const wefti_net_effort *effort, wefti_net_trial *trial)
+weft_status wefti_net_trial_run(weft_comm *comm, int peer,
+                                const wefti_net_effort *effort,
+                                wefti_net_trial *trial)
 {
     end own = {.comm = comm, .peer = peer, .trial = trial};
     own.words = malloc(WEFTI_TRIAL_MOST_BYTES);
@@ -343,17 +344,4 @@ static weft_status try(weft_comm *comm, int peer,
     weft_status status = effort ? lead(&own, effort) : follow(&own);
     free(own.words);
     return status;
-}
-
-weft_status wefti_net_trial_lead(weft_comm *comm, int peer,
-                                 const wefti_net_effort *effort,
-                                 wefti_net_trial *trial)
-{
-    return try(comm, peer, effort, trial);
-}
-
-weft_status wefti_net_trial_follow(weft_comm *comm, int peer,
-                                   wefti_net_trial *trial)
-{
-    return try(comm, peer, NULL, trial);
 }

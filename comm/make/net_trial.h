@@ -61,18 +61,19 @@ typedef struct wefti_net_effort {
 } wefti_net_effort;
 
 /*
- * wefti_net_trial_lead, _follow - the two ends. What has been measured goes
- * into *trial, where the slower figure counts, and what came changed, where the
- * first counts: that is no error here.
+ * wefti_net_trial_run - one of the two ends: the leader's, or with NULL for
+ * effort the follower's. What has been measured goes into *trial, where the
+ * slower figure counts, and what came changed, where the first counts: that is
+ * no error here.
  *
  * Returns     OK | ERR_NO_MEMORY | ERR_SYSTEM (a request came changed) | as
  *             weft_send.
  */
-WEFT_NODISCARD weft_status wefti_net_trial_lead(weft_comm *comm, int peer,
-                                                const wefti_net_effort *effort,
-                                                wefti_net_trial *trial);
-WEFT_NODISCARD weft_status wefti_net_trial_follow(weft_comm *comm, int peer,
-                                                  wefti_net_trial *trial);
+WEFT_NODISCARD weft_status wefti_net_trial_run(weft_comm *comm, int peer,
+                                               const wefti_net_effort *effort,
+                                               wefti_net_trial *trial);
+
+void wefti_net_keep_slower(int64_t *figure, int64_t other);
 
 /* Word number `at` of what a rank sends. */
 uint64_t wefti_net_trial_word(int from, size_t at);

@@ -91,6 +91,32 @@ weft_status wefti_patience_await(weft_comm *comm, weft_stream *stream,
     return status;
 }
 
+weft_status wefti_patience_put(const weft_comm *comm, int32_t *data,
+                               int32_t step)
+{
+    int32_t own[WEFTI_TRIED_ELEMS];
+    for (int i = 0; i < WEFTI_TRIED_ELEMS; i++) {
+        own[i] = step * (i + 1);
+    }
+    return weft_device_copy(comm->device, data, own, sizeof(own), NULL);
+}
+
+weft_status wefti_patience_compare(const weft_comm *comm, const int32_t *data,
+                                   int32_t step, const char *what)
+{
+    int32_t got[WEFTI_TRIED_ELEMS] = {0};
+    weft_status status =
+        weft_device_copy(comm->device, got, data, sizeof(got), NULL);
+    for (int i = 0; i < WEFTI_TRIED_ELEMS && status == WEFT_OK; i++) {
+        if (got[i] != step * (i + 1)) {
+            status =
+                wefti_error(WEFT_ERR_SYSTEM, "%s gave %d where %d is right",
+                            what, (int)got[i], (int)step * (i + 1));
+        }
+    }
+    return status;
+}
+
 weft_status wefti_patience_conclude(weft_comm *comm, const char *what,
                                     weft_status built)
 {

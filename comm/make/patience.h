@@ -39,6 +39,21 @@ WEFT_NODISCARD weft_status wefti_patience_await(weft_comm *comm,
                                                 const char *what);
 
 /*
+ * wefti_patience_put, _compare - what a first use moves, in memory of comm's
+ * device: WEFTI_TRIED_ELEMS numbers, step, 2 step, 3 step ..; and whether what
+ * a use of that name gave is right.
+ *
+ * Returns     OK | ERR_SYSTEM: it is not | as weft_device_copy.
+ */
+enum { WEFTI_TRIED_ELEMS = 4 };
+WEFT_NODISCARD weft_status wefti_patience_put(const weft_comm *comm,
+                                              int32_t *data, int32_t step);
+WEFT_NODISCARD weft_status wefti_patience_compare(const weft_comm *comm,
+                                                  const int32_t *data,
+                                                  int32_t step,
+                                                  const char *what);
+
+/*
  * wefti_patience_conclude - all have done well, or why one has not: not that it
  * waited for another, if there is a better reason. Collective.
  *

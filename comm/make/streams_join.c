@@ -25,8 +25,6 @@
 #include <stdio.h>
 #include <time.h>
 
-enum { TRIED_ELEMS = 4 };
-
 /* What a rank has for the others. */
 typedef struct offer {
     int32_t launches;
@@ -96,63 +94,45 @@ static weft_status meet(wefti_streams *streams)
 
 /* ---- the first use ------------------------------------------------------- */
 
-static weft_status run(wefti_streams *streams, const weft_op *op, int32_t *got,
-                       size_t got_elems, weft_event *event)
+static weft_status run(wefti_streams *streams, const weft_op *op,
+                       weft_event *event)
 {
     weft_status status = wefti_streams_carry(streams, op, streams->stream);
-    if (status == WEFT_OK) {
-        status = wefti_patience_await(streams->comm, streams->stream, event,
-                                      "a first operation");
-    }
     return status == WEFT_OK
-               ? weft_device_copy(streams->comm->device, got, op->recv,
-                                  got_elems * sizeof(*got), NULL)
+               ? wefti_patience_await(streams->comm, streams->stream, event,
+                                      "a first operation")
                : status;
 }
 
-static weft_status refuse(const char *what)
-{
-    return wefti_error(WEFT_ERR_SYSTEM,
-                       "a first %s by streams has given something else than "
-                       "is right",
-                       what);
-}
-
-/* data: of the device, TRIED_ELEMS for each rank, and as many. */
+/* data: of the device, WEFTI_TRIED_ELEMS for each rank, and as many. */
 static weft_status use(wefti_streams *streams, int32_t *data, weft_event *event)
 {
     weft_comm *comm = streams->comm;
-    int32_t own[TRIED_ELEMS], got[TRIED_ELEMS * WEFTI_LAUNCH_SOURCES];
-    const size_t nranks = (size_t)comm->nranks;
+    int32_t *own = data + (size_t)comm->nranks * WEFTI_TRIED_ELEMS;
     weft_op op = {.collective = WEFT_COLLECTIVE_ALLGATHER,
-                  .send = data + nranks * TRIED_ELEMS,
+                  .send = own,
                   .recv = data,
-                  .count = TRIED_ELEMS,
+                  .count = WEFTI_TRIED_ELEMS,
                   .dtype = WEFT_DTYPE_I32};
-    for (int i = 0; i < TRIED_ELEMS; i++) {
-        own[i] = (comm->rank + 1) * (i + 1);
-    }
-    weft_status status = weft_device_copy(
-        comm->device, data + nranks * TRIED_ELEMS, own, sizeof(own), NULL);
+    weft_status status = wefti_patience_put(comm, own, comm->rank + 1);
     if (status == WEFT_OK) {
-        status = run(streams, &op, got, nranks * TRIED_ELEMS, event);
+        status = run(streams, &op, event);
     }
-    for (size_t i = 0; status == WEFT_OK && i < nranks * TRIED_ELEMS; i++) {
-        const size_t elem = i % TRIED_ELEMS + 1;
-        status = (size_t)got[i] == (i / TRIED_ELEMS + 1) * elem
-                     ? WEFT_OK
-                     : refuse("gathering");
+    for (int rank = 0; status == WEFT_OK && rank < comm->nranks; rank++) {
+        status = wefti_patience_compare(
+            comm, data + (size_t)rank * WEFTI_TRIED_ELEMS, rank + 1,
+            "a first gathering by streams");
     }
     if (status != WEFT_OK || !streams->reduces) {
         return status;
     }
     op.collective = WEFT_COLLECTIVE_ALLREDUCE;
-    status = run(streams, &op, got, TRIED_ELEMS, event);
-    const int32_t sum = comm->nranks * (comm->nranks + 1) / 2;
-    for (int i = 0; status == WEFT_OK && i < TRIED_ELEMS; i++) {
-        status = got[i] == sum * (i + 1) ? WEFT_OK : refuse("sum");
-    }
-    return status;
+    status = run(streams, &op, event);
+    return status == WEFT_OK
+               ? wefti_patience_compare(comm, data,
+                                        comm->nranks * (comm->nranks + 1) / 2,
+                                        "a first sum by streams")
+               : status;
 }
 
 /* Whether its streams have come to their ends, which no mark keeps from them
@@ -178,7 +158,7 @@ static weft_status try(wefti_streams *streams)
     weft_comm *comm = streams->comm;
     void *data = NULL;
     weft_event *event = NULL;
-    const size_t elems = ((size_t)comm->nranks + 1) * TRIED_ELEMS;
+    const size_t elems = ((size_t)comm->nranks + 1) * WEFTI_TRIED_ELEMS;
     weft_status status =
         weft_device_alloc(comm->device, elems * sizeof(int32_t), &data);
     if (status == WEFT_OK) {

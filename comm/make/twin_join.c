@@ -26,8 +26,6 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { TRIED_ELEMS = 4 };
-
 /* What a rank can do: version 0, and text says why it cannot, or text is its
  * GPU. */
 typedef struct offer {
@@ -190,9 +188,9 @@ static weft_status run(wefti_twin *twin, int32_t *data, weft_event *event,
 
 static int call_sum(const wefti_twin *twin, int32_t *data)
 {
-    return twin->api->ncclAllReduce(data, data, TRIED_ELEMS, WEFTI_NCCL_INT32,
-                                    WEFTI_NCCL_SUM, twin->handle,
-                                    weft_stream_get_native(twin->stream));
+    return twin->api->ncclAllReduce(
+        data, data, WEFTI_TRIED_ELEMS, WEFTI_NCCL_INT32, WEFTI_NCCL_SUM,
+        twin->handle, weft_stream_get_native(twin->stream));
 }
 
 /* To the next rank, from the one before. */
@@ -205,54 +203,29 @@ static int call_messages(const wefti_twin *twin, int32_t *data)
     if (result != WEFTI_NCCL_SUCCESS) {
         return result;
     }
-    const int sent = api->ncclSend(data, TRIED_ELEMS, WEFTI_NCCL_INT32,
+    const int sent = api->ncclSend(data, WEFTI_TRIED_ELEMS, WEFTI_NCCL_INT32,
                                    (rank + 1) % nranks, twin->handle, stream);
-    const int received =
-        api->ncclRecv(data + TRIED_ELEMS, TRIED_ELEMS, WEFTI_NCCL_INT32,
-                      (rank + nranks - 1) % nranks, twin->handle, stream);
+    const int received = api->ncclRecv(
+        data + WEFTI_TRIED_ELEMS, WEFTI_TRIED_ELEMS, WEFTI_NCCL_INT32,
+        (rank + nranks - 1) % nranks, twin->handle, stream);
     result = api->ncclGroupEnd();
     return sent != WEFTI_NCCL_SUCCESS       ? sent
            : received != WEFTI_NCCL_SUCCESS ? received
                                             : result;
 }
 
-/* Whether what data holds is step, 2 step, 3 step .. */
-static weft_status compare(const wefti_twin *twin, const int32_t *data,
-                           int32_t step, const char *what)
-{
-    int32_t got[TRIED_ELEMS] = {0};
-    weft_status status =
-        weft_device_copy(twin->comm->device, got, data, sizeof(got), NULL);
-    for (int i = 0; i < TRIED_ELEMS && status == WEFT_OK; i++) {
-        if (got[i] != step * (i + 1)) {
-            status =
-                wefti_error(WEFT_ERR_SYSTEM, "%s gave %d where %d is right",
-                            what, (int)got[i], (int)step * (i + 1));
-        }
-    }
-    return status;
-}
-
-static weft_status put(const wefti_twin *twin, int32_t *data, int32_t step)
-{
-    int32_t own[TRIED_ELEMS];
-    for (int i = 0; i < TRIED_ELEMS; i++) {
-        own[i] = step * (i + 1);
-    }
-    return weft_device_copy(twin->comm->device, data, own, sizeof(own), NULL);
-}
-
 /* What is relied on later is used once, and the result looked at. */
 static weft_status try_sum(wefti_twin *twin, int32_t *data, weft_event *event)
 {
     const weft_comm *comm = twin->comm;
-    weft_status status = put(twin, data, comm->rank + 1);
+    weft_status status = wefti_patience_put(comm, data, comm->rank + 1);
     if (status == WEFT_OK) {
         status = run(twin, data, event, call_sum, "a first sum");
     }
     return status == WEFT_OK
-               ? compare(twin, data, comm->nranks * (comm->nranks + 1) / 2,
-                         "a first sum")
+               ? wefti_patience_compare(comm, data,
+                                        comm->nranks * (comm->nranks + 1) / 2,
+                                        "a first sum")
                : status;
 }
 
@@ -261,15 +234,17 @@ static weft_status try_messages(wefti_twin *twin, int32_t *data,
 {
     const weft_comm *comm = twin->comm;
     const int before = (comm->rank + comm->nranks - 1) % comm->nranks;
-    weft_status status =
-        comm->nranks > 1 ? put(twin, data, comm->rank + 1) : WEFT_OK;
+    weft_status status = comm->nranks > 1
+                             ? wefti_patience_put(comm, data, comm->rank + 1)
+                             : WEFT_OK;
     if (status != WEFT_OK || comm->nranks == 1) {
         return status;
     }
     status = run(twin, data, event, call_messages, "a first message");
-    return status == WEFT_OK ? compare(twin, data + TRIED_ELEMS, before + 1,
-                                       "a first message")
-                             : status;
+    return status == WEFT_OK
+               ? wefti_patience_compare(comm, data + WEFTI_TRIED_ELEMS,
+                                        before + 1, "a first message")
+               : status;
 }
 
 static weft_status try(wefti_twin *twin)
@@ -277,8 +252,8 @@ static weft_status try(wefti_twin *twin)
     void *data = NULL;
     weft_event *event = NULL;
     weft_device *device = twin->comm->device;
-    weft_status status =
-        weft_device_alloc(device, 2 * TRIED_ELEMS * sizeof(int32_t), &data);
+    weft_status status = weft_device_alloc(
+        device, 2 * WEFTI_TRIED_ELEMS * sizeof(int32_t), &data);
     if (status == WEFT_OK) {
         status = weft_event_create(device, &event);
     }

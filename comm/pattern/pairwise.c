@@ -27,7 +27,6 @@
 #include "comm/pattern/shape.h"
 
 enum { LIST_OUT, LIST_IN, LIST_OWN };
-enum { STAGED_DEPTH = 4, STAGED_DEPTH_PEER = 2 };
 
 static bool supports(const wefti_problem *problem)
 {
@@ -62,12 +61,8 @@ static void step_at(const wefti_problem *problem, int list, size_t index,
 
 static int slots(const wefti_problem *problem, int channel)
 {
-    int peers;
     wefti_part_side side = {problem, true, NULL};
-    size_t messages = wefti_side_count(&side, &peers);
-    size_t depth = STAGED_DEPTH_PEER * (size_t)peers;
-    depth = depth < STAGED_DEPTH ? STAGED_DEPTH : depth;
-    return channel > 0 ? 0 : (int)(messages < depth ? messages : depth);
+    return channel > 0 ? 0 : wefti_side_slots(&side);
 }
 
 /* Who sends to all, or gets from all, is the busiest; an all-to-all's ranks do

@@ -262,6 +262,16 @@ wefti_step wefti_side_step(const wefti_part_side *side, size_t index)
                         .elems = at.elems};
 }
 
+int wefti_side_slots(const wefti_part_side *side)
+{
+    enum { DEPTH_LEAST = 4, DEPTH_PEER = 2 };
+    int peers;
+    const size_t messages = wefti_side_count(side, &peers);
+    const size_t depth = DEPTH_PEER * (size_t)peers;
+    return wefti_slots_at_most(messages,
+                               depth < DEPTH_LEAST ? DEPTH_LEAST : depth);
+}
+
 wefti_step wefti_part_own_step(const wefti_problem *problem, size_t index)
 {
     const int rank = problem->rank;

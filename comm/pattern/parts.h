@@ -55,6 +55,9 @@ wefti_piece_place wefti_side_at(const wefti_part_side *side, size_t index);
 /* The step that sends, or gets, piece index, on channel 0. */
 wefti_step wefti_side_step(const wefti_part_side *side, size_t index);
 
+/* Slots for what goes outward: two pieces for each peer, some for few. */
+int wefti_side_slots(const wefti_part_side *side);
+
 /* The step that copies chunk index of what this rank has for itself. */
 wefti_step wefti_part_own_step(const wefti_problem *problem, size_t index);
 

@@ -11,7 +11,7 @@
 
 enum { LIST_IN, LIST_OUT, LIST_TAKE, LIST_AWAY_OUT, LIST_AWAY_IN };
 enum { CHANNEL_IN, CHANNEL_OUT, CHANNEL_AWAY };
-enum { DEPTH_IN = 8, DEPTH_AWAY = 4, DEPTH_AWAY_PEER = 2 };
+enum { DEPTH_IN = 8 };
 
 typedef wefti_host_view view;
 
@@ -329,8 +329,8 @@ int wefti_relay_slots(const wefti_problem *problem, int channel)
 {
     view v = wefti_host_view_of(problem);
     wefti_part_side out = away(&v, true);
-    size_t bundles, messages, depth;
-    int to, peers;
+    size_t bundles;
+    int to;
     switch (channel) {
     case CHANNEL_IN:
         return wefti_slots_at_most(count_in(&v, SIZE_MAX, &to), DEPTH_IN);
@@ -338,10 +338,7 @@ int wefti_relay_slots(const wefti_problem *problem, int channel)
         (void)count_out(&v, &bundles);
         return (int)bundles;
     case CHANNEL_AWAY:
-        messages = wefti_side_count(&out, &peers);
-        depth = DEPTH_AWAY_PEER * (size_t)peers;
-        return wefti_slots_at_most(messages,
-                                   depth < DEPTH_AWAY ? DEPTH_AWAY : depth);
+        return wefti_side_slots(&out);
     default:
         return 0;
     }

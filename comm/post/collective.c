@@ -285,27 +285,12 @@ static weft_status post_carried(const wefti_prepared *prepared, uint64_t epoch,
                                 weft_request **handle_out)
 {
     wefti_carried handed = {comm, prepared, epoch};
-    weft_stream *carrying =
-        stream ? stream
-               : wefti_carrier_of(prepared->choice.route)->stream(comm);
-    weft_request *handle = NULL;
     queued *made = make_queued(prepared, epoch, comm->nranks);
-    if (!made) {
-        return no_memory();
-    }
-    weft_status status = wefti_request_carry(comm, &made->self.request,
-                                             carrying, stream ? NULL : &handle,
-                                             wefti_carried_queue, &handed);
-    if (status != WEFT_OK || stream) {
-        return status;
-    }
-    if (handle_out) {
-        *handle_out = handle;
-        return WEFT_OK;
-    }
-    status = weft_request_wait(handle);
-    weft_request_destroy(handle);
-    return status;
+    return made ? wefti_request_carry(
+                      comm, &made->self.request, stream,
+                      wefti_carrier_of(prepared->choice.route)->stream(comm),
+                      handle_out, wefti_carried_queue, &handed)
+                : no_memory();
 }
 
 /* The stream is being captured. The ranks compare what they capture, which no

@@ -112,9 +112,6 @@ static weft_status post_carried(const wefti_p2p_message *messages, size_t count,
                                 size_t carried, weft_comm *comm,
                                 weft_stream *stream, weft_request **handle_out)
 {
-    weft_stream *carrying =
-        stream ? stream : wefti_carrier_of(comm->tuning.route)->stream(comm);
-    weft_request *handle = NULL;
     wefti_p2p_message *copies = copy_carried(messages, count, carried);
     wefti_batch *batch = make_batch(count);
     if (!copies || !batch) {
@@ -125,16 +122,11 @@ static weft_status post_carried(const wefti_p2p_message *messages, size_t count,
     memcpy(batch->messages, messages, count * sizeof(*messages));
     batch->request.shared = stream && carried < count;
     wefti_carried_list handed = {comm, copies, carried};
-    weft_status status = wefti_request_carry(comm, &batch->request, carrying,
-                                             stream ? NULL : &handle,
-                                             wefti_carried_queue_list, &handed);
+    weft_status status =
+        wefti_request_carry(comm, &batch->request, stream,
+                            wefti_carrier_of(comm->tuning.route)->stream(comm),
+                            handle_out, wefti_carried_queue_list, &handed);
     free(copies);
-    if (status == WEFT_OK && handle_out) {
-        *handle_out = handle;
-    } else if (status == WEFT_OK && !stream) {
-        status = weft_request_wait(handle);
-        weft_request_destroy(handle);
-    }
     return status;
 }
 

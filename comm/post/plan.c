@@ -10,8 +10,8 @@
 
 #include "base/error.h"
 #include "comm/core/live.h"
+#include "comm/engine/extent.h"
 #include "comm/engine/op.h"
-#include "comm/pattern/shape.h"
 #include "comm/post/op_check.h"
 #include "comm/post/p2p.h"
 #include "comm/post/post.h"
@@ -53,26 +53,17 @@ static weft_status make_plan(weft_comm *comm, size_t count,
 /* The counts and places of a v form, which the post would have copied. */
 static weft_status keep_arrays(weft_plan *plan)
 {
-    weft_op *desc = &plan->prepared.desc;
-    const size_t **const theirs[] = {&desc->send_counts, &desc->send_displs,
-                                     &desc->recv_counts, &desc->recv_displs};
-    enum { ARRAYS = sizeof(theirs) / sizeof(theirs[0]) };
-    size_t ranks = (size_t)plan->comm->nranks;
-    if (!wefti_shape_get(desc->collective)->varied) {
+    const size_t ranks = (size_t)plan->comm->nranks;
+    if (!plan->prepared.role.shape->varied) {
         return WEFT_OK;
     }
-    plan->arrays = calloc(ARRAYS * ranks, sizeof(*plan->arrays));
+    plan->arrays = calloc(4 * ranks, sizeof(*plan->arrays));
     if (!plan->arrays) {
         return wefti_error(WEFT_ERR_NO_MEMORY,
                            "no memory for a plan of %zu ranks", ranks);
     }
-    for (size_t i = 0; i < ARRAYS; i++) {
-        if (*theirs[i]) {
-            size_t *own = plan->arrays + i * ranks;
-            memcpy(own, *theirs[i], ranks * sizeof(*own));
-            *theirs[i] = own;
-        }
-    }
+    wefti_extent_copy_counts(&plan->prepared.desc, plan->arrays,
+                             plan->comm->nranks);
     return WEFT_OK;
 }
 

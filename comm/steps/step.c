@@ -218,6 +218,17 @@ static wefti_wait store_result(weft_comm *comm, wefti_op *op,
                                                        : WEFTI_WAIT_DEVICE;
 }
 
+/* The same, and what has been written is there. */
+static wefti_wait end_result(weft_comm *comm, wefti_op *op,
+                             wefti_step_list *list, const void *from)
+{
+    wefti_wait wait = store_result(comm, op, list, from);
+    if (wait == WEFTI_WAIT_NOTHING) {
+        wefti_step_announce(op, &list->step);
+    }
+    return wait;
+}
+
 /* Of the buffer, what nobody reads before the end; a device's is a bounce. */
 static size_t left_bytes(const wefti_op *op, wefti_buffer buffer)
 {
@@ -333,11 +344,7 @@ static wefti_wait reduce_step(weft_comm *comm, wefti_op *op,
         }
         wefti_sources_take(comm, op, list);
     }
-    wefti_wait wait = store_result(comm, op, list, result);
-    if (wait == WEFTI_WAIT_NOTHING) {
-        wefti_step_announce(op, step);
-    }
-    return wait;
+    return end_result(comm, op, list, result);
 }
 
 static wefti_wait relay_step(weft_comm *comm, wefti_op *op,
@@ -423,11 +430,7 @@ static wefti_wait narrow_step(weft_comm *comm, wefti_op *op,
         }
         wefti_sum_finish(op, result, list->scratch, step->elems);
     }
-    wefti_wait wait = store_result(comm, op, list, result);
-    if (wait == WEFTI_WAIT_NOTHING) {
-        wefti_step_announce(op, step);
-    }
-    return wait;
+    return end_result(comm, op, list, result);
 }
 
 static wefti_wait copy_step(weft_comm *comm, wefti_op *op,
@@ -440,9 +443,8 @@ static wefti_wait copy_step(weft_comm *comm, wefti_op *op,
     const void *src = source(op, list, step->src, step->src_elem);
     void *dst = target(op, list, step->dst, step->dst_elem);
     const void *from = src;
-    wefti_wait wait = WEFTI_WAIT_NOTHING;
     if (list->phase != WEFTI_PHASE_STORE) {
-        wait = fetch_source(comm, op, list, &from);
+        wefti_wait wait = fetch_source(comm, op, list, &from);
         if (wait != WEFTI_WAIT_NOTHING) {
             return wait;
         }
@@ -460,12 +462,10 @@ static wefti_wait copy_step(weft_comm *comm, wefti_op *op,
                             left_bytes(op, step->dst));
             from = result_of(op, list);
         }
-        wait = store_result(comm, op, list, from);
+        return end_result(comm, op, list, from);
     }
-    if (wait == WEFTI_WAIT_NOTHING) {
-        wefti_step_announce(op, step);
-    }
-    return wait;
+    wefti_step_announce(op, step);
+    return WEFTI_WAIT_NOTHING;
 }
 
 wefti_wait wefti_step_advance(weft_comm *comm, wefti_op *op,

@@ -120,6 +120,10 @@ wefti_bytes_place wefti_unstaged_choose(weft_comm *comm, const wefti_op *op)
     if (suits_network(comm, op)) {
         return WEFTI_PLACE_LENT;
     }
+    if (!is_large(op) &&
+        op->send_elems * op->role.elem_bytes < MAPPED_LEAST_BYTES) {
+        return WEFTI_PLACE_STAGED; /* also before it is known who reads what */
+    }
     if (comm->reading == WEFTI_READING_UNKNOWN) {
         const char *why;
         comm->reading = wefti_unstaged_find(comm, &why);

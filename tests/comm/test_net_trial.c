@@ -88,7 +88,7 @@ static int lead_a_bad_one(weft_comm *comm, void *context)
     if (weft_comm_get_rank(comm) == 1) {
         return follow_badly(comm);
     }
-    weft_status status = wefti_net_trial_lead(comm, 1, &brief, &trial);
+    weft_status status = wefti_net_trial_run(comm, 1, &brief, &trial);
     return check(status == WEFT_OK && trial.measured, comm, "trial") +
            check(trial.bad_from == 1 && trial.bad_place == 8000 &&
                      trial.bad_bytes == WEFTI_TRIAL_BACK_BYTES &&
@@ -105,7 +105,7 @@ static int follow_a_bad_one(weft_comm *comm, void *context)
     (void)context;
     if (weft_comm_get_rank(comm) == 1) {
         wefti_net_trial trial = wefti_net_trial_begin();
-        weft_status status = wefti_net_trial_follow(comm, 0, &trial);
+        weft_status status = wefti_net_trial_run(comm, 0, NULL, &trial);
         return check(status == WEFT_OK && !trial.measured, comm, "trial") +
                check(trial.bad_from == 0 && trial.bad_place == 0 &&
                          trial.bad_bytes == sizeof(words) &&
@@ -141,7 +141,8 @@ static int ask_nonsense(weft_comm *comm, void *context)
                                NULL) == WEFT_OK,
                      comm, "leader");
     }
-    return check(wefti_net_trial_follow(comm, 0, &trial) == WEFT_ERR_SYSTEM &&
+    return check(wefti_net_trial_run(comm, 0, NULL, &trial) ==
+                         WEFT_ERR_SYSTEM &&
                      strstr(weft_error_text(), "rank 0 asked rank 1"),
                  comm, "nonsense was not refused");
 }

@@ -346,51 +346,7 @@ static void test_choice_alltoall_small_parts_in_two_hops(void **state)
     }
 }
 
-/* An all-gather with counts, or a reduce-scatter, on hosts of 4. */
-static double v_cost_ns(int hosts, weft_collective collective,
-                        const wefti_pattern *pattern, const size_t *counts)
-{
-    static const wefti_tuning tuning;
-    wefti_grouping *grouping = make_hosts(hosts, 4);
-    const wefti_scope scope = {
-        .tuning = &tuning, .nranks = 4 * hosts, .grouping = grouping};
-    const weft_op op = {.collective = collective,
-                        .dtype = WEFT_DTYPE_F32,
-                        .count = counts[0],
-                        .send_counts = counts,
-                        .recv_counts = counts};
-    const double ns =
-        wefti_select_cost_ns(&scope, &op, wefti_algorithm_bit(pattern));
-    free(grouping);
-    return ns;
-}
-
-/* Even counts cost what the even form does; a long part takes more rounds. */
-static void test_cost_of_v_forms_counts_the_longest_part(void **state)
-{
-    enum { EACH = 1 << 16, RANKS = 8 };
-    static const struct {
-        weft_collective with, without;
-    } forms[] = {
-        {WEFT_COLLECTIVE_ALLGATHERV, WEFT_COLLECTIVE_ALLGATHER},
-        {WEFT_COLLECTIVE_REDUCESCATTERV, WEFT_COLLECTIVE_REDUCESCATTER}};
-    const wefti_pattern *const patterns[] = {&wefti_pattern_direct,
-                                             &wefti_pattern_hierarchical};
-    size_t even[RANKS], one[RANKS] = {0};
-    (void)state;
-    for (int rank = 0; rank < RANKS; rank++) {
-        even[rank] = EACH;
-    }
-    one[3] = (size_t)RANKS * EACH;
-    for (int i = 0; i < 4; i++) {
-        const wefti_pattern *pattern = patterns[i % 2];
-        const double alike = v_cost_ns(2, forms[i / 2].without, pattern, even);
-        assert_true(v_cost_ns(2, forms[i / 2].with, pattern, even) == alike);
-        assert_true(v_cost_ns(2, forms[i / 2].with, pattern, one) > alike);
-    }
-}
-
-/* Nobody knows how much the others move, so counts choose nothing. */
+/* v forms: nobody knows how much the others move, so counts choose nothing. */
 static void test_choice_of_v_forms_same_for_any_count(void **state)
 {
     (void)state;
@@ -613,7 +569,6 @@ int main(void)
         cmocka_unit_test(test_choice_between_hosts_fewest_bytes),
         cmocka_unit_test(test_choice_among_many_hosts_few_messages),
         cmocka_unit_test(test_choice_alltoall_small_parts_in_two_hops),
-        cmocka_unit_test(test_cost_of_v_forms_counts_the_longest_part),
         cmocka_unit_test(test_choice_of_v_forms_same_for_any_count),
         cmocka_unit_test(test_choice_of_small_parts_by_cost),
         cmocka_unit_test(test_choice_small_ones_not_to_fill_the_link),

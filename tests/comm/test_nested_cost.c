@@ -2,7 +2,7 @@
 /*
  * Goal: what a cost counts between the NUMA nodes of a host is what the lists
  * of steps send there, and levels inside hosts are chosen only where that makes
- * the difference.
+ * the difference. Counts that all ranks know cost what they move.
  *
  * Method: every SEND of every rank, in hosts of equal nodes, counted by the
  * node that it goes to and compared with the cost; choices over the usual
@@ -236,9 +236,55 @@ static void test_choice_of_few_ranks_not_through_levels(void **state)
     }
 }
 
+/* An all-gather with counts, or a reduce-scatter, on hosts of 4. */
+static double v_cost_ns(int hosts, weft_collective collective,
+                        const wefti_pattern *pattern, const size_t *counts)
+{
+    static const wefti_tuning tuning;
+    scene own;
+    scene_make(&own, hosts, 4, 2);
+    const wefti_scope scope = {
+        .tuning = &tuning, .nranks = 4 * hosts, .grouping = own.grouping};
+    const weft_op op = {.collective = collective,
+                        .dtype = WEFT_DTYPE_F32,
+                        .count = counts[0],
+                        .send_counts = counts,
+                        .recv_counts = counts};
+    const double ns =
+        wefti_select_cost_ns(&scope, &op, wefti_algorithm_bit(pattern));
+    scene_free(&own);
+    return ns;
+}
+
+/* Even counts cost what the even form does; a long part takes more rounds. */
+static void test_cost_of_v_forms_counts_the_longest_part(void **state)
+{
+    enum { EACH = 1 << 16, RANKS = 8 };
+    static const struct {
+        weft_collective with, without;
+    } forms[] = {
+        {WEFT_COLLECTIVE_ALLGATHERV, WEFT_COLLECTIVE_ALLGATHER},
+        {WEFT_COLLECTIVE_REDUCESCATTERV, WEFT_COLLECTIVE_REDUCESCATTER}};
+    const wefti_pattern *const patterns[] = {&wefti_pattern_direct,
+                                             &wefti_pattern_hierarchical};
+    size_t even[RANKS], one[RANKS] = {0};
+    (void)state;
+    for (int rank = 0; rank < RANKS; rank++) {
+        even[rank] = EACH;
+    }
+    one[3] = (size_t)RANKS * EACH;
+    for (int i = 0; i < 4; i++) {
+        const wefti_pattern *pattern = patterns[i % 2];
+        const double alike = v_cost_ns(2, forms[i / 2].without, pattern, even);
+        assert_true(v_cost_ns(2, forms[i / 2].with, pattern, even) == alike);
+        assert_true(v_cost_ns(2, forms[i / 2].with, pattern, one) > alike);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_cost_of_v_forms_counts_the_longest_part),
         cmocka_unit_test(test_cost_border_is_what_the_lists_send),
         cmocka_unit_test(test_choice_much_data_of_many_ranks_through_levels),
         cmocka_unit_test(test_choice_sums_of_many_ranks_leave_levels_once),

@@ -93,17 +93,9 @@ static bool fits_oneshot(const wefti_scope *scope, const weft_op *op,
                 chunk_bytes(scope->tuning, scope->nranks, 0));
 }
 
-/* Whether each rank knows how much all others move, if it is not even. */
-static bool has_common_counts(const weft_op *op)
-{
-    return (op->collective == WEFT_COLLECTIVE_ALLGATHERV ||
-            op->collective == WEFT_COLLECTIVE_REDUCESCATTERV) &&
-           !op->deferred_counts;
-}
-
 static wefti_problem problem_of(const wefti_scope *scope, const weft_op *op)
 {
-    const bool common = has_common_counts(op);
+    const bool common = wefti_op_tells_counts(op);
     return (wefti_problem){.send_counts = common ? op->send_counts : NULL,
                            .recv_counts = common ? op->recv_counts : NULL,
                            .collective = op->collective,
@@ -292,8 +284,8 @@ static size_t relay_elems_of(const wefti_scope *scope, const weft_op *op,
 /* Where no rank knows how much the others move, the first will do. */
 static bool has_cost(const weft_op *op, const wefti_pattern *pattern)
 {
-    return pattern->cost &&
-           (!wefti_shape_get(op->collective)->varied || has_common_counts(op));
+    return pattern->cost && (!wefti_shape_get(op->collective)->varied ||
+                             wefti_op_tells_counts(op));
 }
 
 /* The cheapest that is allowed and can; NULL: none can. shot: what has no
@@ -386,15 +378,6 @@ static bool fills_link(const wefti_scope *scope, const weft_op *op,
     return pattern && has_cost(op, pattern) && hosts > 1 &&
            hops * rates->network_latency_ns + bytes * rates->network_byte_ns >
                weighed_ns(scope, op, pattern);
-}
-
-wefti_total wefti_select_total(const weft_op *op, int nranks)
-{
-    const size_t *counts = !has_common_counts(op) ? NULL
-                           : op->recv_counts      ? op->recv_counts
-                                                  : op->send_counts;
-    return counts ? wefti_total_of(counts, nranks)
-                  : (wefti_total){op->count, 0};
 }
 
 wefti_choice wefti_select(const wefti_scope *scope, const weft_op *op,

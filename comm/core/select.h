@@ -79,9 +79,24 @@ static inline bool wefti_op_is_cut(const weft_op *op)
     return op->gate_elems && op->gate_elems < op->count;
 }
 
+/* Whether each rank knows how much all others move, if it is not even. */
+static inline bool wefti_op_tells_counts(const weft_op *op)
+{
+    return (op->collective == WEFT_COLLECTIVE_ALLGATHERV ||
+            op->collective == WEFT_COLLECTIVE_REDUCESCATTERV) &&
+           !op->deferred_counts;
+}
+
 /* How much an operation moves, as far as all ranks know it: where they have
  * counts in common, all of these; else its count, and a longest of 0. */
-wefti_total wefti_select_total(const weft_op *op, int nranks);
+static inline wefti_total wefti_select_total(const weft_op *op, int nranks)
+{
+    const size_t *counts = !wefti_op_tells_counts(op) ? NULL
+                           : op->recv_counts          ? op->recv_counts
+                                                      : op->send_counts;
+    return counts ? wefti_total_of(counts, nranks)
+                  : (wefti_total){op->count, 0};
+}
 
 wefti_choice wefti_select(const wefti_scope *scope, const weft_op *op,
                           const wefti_role *role);

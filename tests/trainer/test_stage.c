@@ -48,6 +48,7 @@ typedef struct fixture {
     int32_t tokens[MICRO][TOKENS], targets[MICRO][TOKENS];
     wefti_micro_batch batches[MICRO];
     outcome whole[MICRO], parts[MICRO];
+    weft_device *device; /* the host */
     wefti_workspace workspace;
     wefti_stage *stages[STAGES_MOST];
     size_t stage_count;
@@ -130,9 +131,10 @@ static void set_up(fixture *fix, bool tied, uint64_t seed,
     fix->values = alloc(fix->plan.flat_elems);
     const wefti_start start = {1, 0.02, 1};
     wefti_parameters_init(&fix->plan, seed, &start, fix->values);
-    assert_int_equal(
-        wefti_workspace_init(&fix->workspace, &fix->plan.shape, SEQUENCES),
-        WEFT_OK);
+    assert_int_equal(weft_device_open("host", 0, &fix->device), WEFT_OK);
+    assert_int_equal(wefti_workspace_init(&fix->workspace, fix->device, NULL,
+                                          &fix->plan.shape, SEQUENCES),
+                     WEFT_OK);
     for (size_t i = 0; i < MICRO; i++) {
         for (size_t t = 0; t < TOKENS; t++) {
             fix->tokens[i][t] =
@@ -166,6 +168,7 @@ static void tear_down(fixture *fix)
         wefti_storage_free(fix->parts[i].gradients);
     }
     wefti_workspace_fini(&fix->workspace);
+    weft_device_close(fix->device);
     wefti_storage_free(fix->values);
     wefti_parameters_fini(&fix->plan);
 }
@@ -190,8 +193,9 @@ static void run_forward(fixture *fix, size_t s, size_t micro)
     poison(fix->arenas[pass.slot], fix->arena_elems);
     assert_int_equal(wefti_stage_forward(fix->stages[s], &pass), WEFT_OK);
     if (wefti_stage_is_last(fix->stages[s])) {
-        wefti_stage_measure(fix->stages[s], &pass, true, 0.25,
-                            fix->parts[micro].losses);
+        assert_int_equal(wefti_stage_measure(fix->stages[s], &pass, true, 0.25,
+                                             fix->parts[micro].losses),
+                         WEFT_OK);
     }
 }
 
@@ -305,8 +309,9 @@ static void test_pair_has_the_bits_of_one_after_the_other(void **state)
         assert_int_equal(
             wefti_stage_pair(fix.stages[last], &up, fix.stages[last], &down),
             WEFT_OK);
-        wefti_stage_measure(fix.stages[last], &up, true, 0.25,
-                            fix.parts[2].losses);
+        assert_int_equal(wefti_stage_measure(fix.stages[last], &up, true, 0.25,
+                                             fix.parts[2].losses),
+                         WEFT_OK);
         run_backward(&fix, last, 2, wefti_stage_backward);
         run_backward(&fix, last, 1, wefti_stage_backward);
         for (size_t micro = 0; last > 0 && micro < MICRO; micro++) {

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 
 struct wefti_model {
+    weft_device *device; /* the host */
     wefti_workspace workspace;
     wefti_stage *stage;
     real *arena;
@@ -23,8 +24,11 @@ weft_status wefti_model_create(const wefti_parameters *plan, size_t sequences,
     if (!model) {
         return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for a model");
     }
-    weft_status status =
-        wefti_workspace_init(&model->workspace, &plan->shape, sequences);
+    weft_status status = weft_device_open("host", 0, &model->device);
+    if (status == WEFT_OK) {
+        status = wefti_workspace_init(&model->workspace, model->device, NULL,
+                                      &plan->shape, sequences);
+    }
     if (status == WEFT_OK) {
         wefti_stage_config config = {.plan = plan,
                                      .workspace = &model->workspace,
@@ -51,6 +55,7 @@ void wefti_model_destroy(wefti_model *model)
         wefti_stage_destroy(model->stage);
         wefti_storage_free(model->arena);
         wefti_workspace_fini(&model->workspace);
+        weft_device_close(model->device);
         free(model);
     }
 }
@@ -78,7 +83,7 @@ weft_status wefti_model_evaluate(wefti_model *model, const real *values,
     wefti_stage_pass pass = {.batch = batch, .values = values, .hooks = hooks};
     weft_status status = wefti_stage_forward(model->stage, &pass);
     if (status == WEFT_OK) {
-        wefti_stage_measure(model->stage, &pass, false, 0, losses_out);
+        status = wefti_stage_measure(model->stage, &pass, false, 0, losses_out);
     }
     return status;
 }
@@ -94,7 +99,10 @@ weft_status wefti_model_train(wefti_model *model, const real *values,
                              .hooks = hooks};
     weft_status status = wefti_stage_forward(model->stage, &pass);
     if (status == WEFT_OK) {
-        wefti_stage_measure(model->stage, &pass, true, scale, losses_out);
+        status =
+            wefti_stage_measure(model->stage, &pass, true, scale, losses_out);
+    }
+    if (status == WEFT_OK) {
         status = wefti_stage_backward(model->stage, &pass);
     }
     return status;

@@ -110,7 +110,9 @@ const real *wefti_stage_logits(const wefti_stage *stage, size_t slot);
  *
  * losses_out   [sequences]
  */
-void wefti_stage_measure(wefti_stage *stage, const wefti_stage_pass *pass,
-                         bool trains, double scale, double *losses_out);
+WEFT_NODISCARD weft_status wefti_stage_measure(wefti_stage *stage,
+                                               const wefti_stage_pass *pass,
+                                               bool trains, double scale,
+                                               double *losses_out);
 
 #endif

@@ -241,7 +241,8 @@ weft_status wefti_pipe_open(wefti_pipe *pipe, const wefti_pipe_config *config,
     weft_status status = weft_pipeline_predict(&executed, pipe->rank, &peaks);
     if (status == WEFT_OK) {
         pipe->buffer_bytes = peaks.bytes;
-        status = wefti_workspace_init(&pipe->workspace, &replica->plan.shape,
+        status = wefti_workspace_init(&pipe->workspace, replica->config.device,
+                                      replica->compute, &replica->plan.shape,
                                       replica->config.micro_batch);
     }
     if (status == WEFT_OK) {

@@ -121,7 +121,7 @@ static weft_status end_forward(const operation *act, weft_status status)
 {
     const wefti_replica_config *config = &act->replica->config;
     if (status == WEFT_OK && wefti_stage_is_last(act->own->stage)) {
-        wefti_stage_measure(
+        status = wefti_stage_measure(
             act->own->stage, &act->pass, true,
             1.0 / ((double)config->global_batch * (double)config->shape.seq),
             act->losses);

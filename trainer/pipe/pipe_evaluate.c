@@ -98,11 +98,9 @@ weft_status wefti_pipe_evaluate(wefti_replica *replica,
         return WEFT_OK;
     }
     wefti_stage *last = find_stage(pipe, stages - 1)->stage;
-    if (losses_out) {
-        wefti_stage_measure(last, &pass, false, 0, losses_out);
-    }
     if (logits_out) {
         *logits_out = wefti_stage_logits(last, pass.slot);
     }
-    return WEFT_OK;
+    return losses_out ? wefti_stage_measure(last, &pass, false, 0, losses_out)
+                      : WEFT_OK;
 }

@@ -52,6 +52,7 @@ typedef struct wefti_value {
     size_t block;
     size_t width; /* elements */
     bool by_row;  /* of each token; else of all */
+    size_t rows;  /* or one for so many rows of a call */
     /* Of the plan: */
     wefti_region region;
     bool used;
@@ -191,6 +192,10 @@ void wefti_program_begin_block(wefti_program *program, const char *name,
 /* name is borrowed. Returns the value's number. */
 size_t wefti_program_add_value(wefti_program *program, const char *name,
                                size_t width, bool by_row);
+
+/* The same with a row of width for so many rows of a call: sums of parts. */
+size_t wefti_program_add_partials(wefti_program *program, const char *name,
+                                  size_t width, size_t rows);
 
 /* A copy of node. */
 void wefti_program_add_node(wefti_program *program, const wefti_node *node);

@@ -22,13 +22,13 @@ static void add_pipe(const wefti_replica *replica, wefti_footprint *sum)
     sum->activations_bytes += pipe->slots * pipe->slot_bytes +
                               pipe->kept_count * pipe->kept_bytes +
                               pipe->workspace.arena_elems * sizeof(real);
-    /* Two micro-batches each of tokens, targets and, where the model is cut,
-     * of rows sent between stages. */
+    /* A step's tokens, targets and losses; where the model is cut, two
+     * micro-batches of rows sent between stages. */
     sum->buffers_bytes += pipe->buffer_bytes;
     if (pipe->info.stages > 1) {
         sum->buffers_bytes += 2 * tokens * shape->hidden * sizeof(real);
     }
-    sum->buffers_bytes += 4 * tokens * sizeof(int32_t);
+    sum->buffers_bytes += wefti_pipe_batch_bytes(&pipe->batch);
     if (pipe->tied) {
         sum->buffers_bytes += shape->vocab * shape->hidden * sizeof(real);
     }

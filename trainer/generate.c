@@ -87,11 +87,14 @@ static wefti_micro_batch make_window(const wefti_replica *replica,
 {
     size_t seq = replica->config.shape.seq;
     size_t seen = length < seq ? length : seq;
-    int32_t *tokens = replica->pipe.tokens[0];
+    int32_t *tokens = wefti_pipe_batch_tokens(&replica->pipe.batch, 0);
+    wefti_micro_batch batch = wefti_pipe_batch_get(&replica->pipe.batch, 0);
     for (size_t i = 0; i < seen; i++) {
         tokens[i] = text[length - seen + i];
     }
-    return (wefti_micro_batch){tokens, NULL, 1, seen};
+    batch.sequences = 1;
+    batch.length = seen;
+    return batch;
 }
 
 /* The next byte, on all ranks that take part. */
@@ -106,8 +109,14 @@ static weft_status next_byte(wefti_replica *replica,
         return status;
     }
     if (logits) {
-        const real *last =
-            logits + (batch->length - 1) * replica->config.shape.vocab;
+        real last[BYTES];
+        status = weft_device_copy(replica->config.device, last,
+                                  logits + (batch->length - 1) *
+                                               replica->config.shape.vocab,
+                                  sizeof(last), NULL);
+        if (status != WEFT_OK) {
+            return status;
+        }
         *byte_out = wefti_generate_draw(last, config, random);
     }
     return weft_broadcast(byte_out, byte_out, 1, WEFT_DTYPE_U8,

@@ -166,11 +166,21 @@ static weft_status plan_parts(wefti_replica *replica)
     return status;
 }
 
+size_t wefti_replica_count_micro(const wefti_replica *replica)
+{
+    return wefti_replica_first_micro(replica, replica->copy + 1) -
+           wefti_replica_first_micro(replica, replica->copy);
+}
+
 size_t wefti_replica_count_passes(const wefti_replica *replica)
 {
-    size_t all = wefti_replica_first_micro(replica, replica->copy + 1) -
-                 wefti_replica_first_micro(replica, replica->copy);
-    return all / (size_t)replica->pipe.info.directions;
+    return wefti_replica_count_micro(replica) /
+           (size_t)replica->pipe.info.directions;
+}
+
+weft_status wefti_replica_wait(const wefti_replica *replica)
+{
+    return replica->compute ? weft_stream_wait(replica->compute) : WEFT_OK;
 }
 
 static weft_status make_all(wefti_replica *replica)
@@ -243,7 +253,7 @@ void wefti_replica_fini(wefti_replica *replica)
 {
     wefti_saver_destroy(replica->saver); /* which reads the pause's list */
     wefti_pause_destroy(replica->pause);
-    weft_stream_destroy(replica->compute); /* what is queued uses the rest */
+    (void)!wefti_replica_wait(replica); /* what is queued uses the rest */
     weft_bucket_destroy(replica->gather);
     wefti_pipe_fini(&replica->pipe);
     free(replica->sums);
@@ -253,6 +263,7 @@ void wefti_replica_fini(wefti_replica *replica)
     wefti_gradient_fini(&replica->gradient);
     wefti_parameters_fini(&replica->plan);
     weft_mem_destroy(replica->shared);
+    weft_stream_destroy(replica->compute);
     wefti_mesh_leave(&replica->mesh);
     *replica = (wefti_replica){0};
 }
@@ -320,12 +331,14 @@ weft_status wefti_replica_use(void *context, size_t tensor)
     return status;
 }
 
-/* Validation windows first .. first + count - 1 into tokens and targets. */
+/* Validation windows first .. first + count - 1 as a micro-batch. */
 static wefti_micro_batch load_windows(const wefti_replica *replica,
                                       size_t first, size_t count)
 {
-    int32_t *tokens = replica->pipe.tokens[0];
-    int32_t *targets = replica->pipe.targets[0];
+    const wefti_pipe_batch *all = &replica->pipe.batch;
+    int32_t *tokens = wefti_pipe_batch_tokens(all, 0);
+    int32_t *targets = wefti_pipe_batch_targets(all, 0);
+    wefti_micro_batch batch = wefti_pipe_batch_get(all, 0);
     size_t seq = replica->config.shape.seq;
     for (size_t i = 0; i < count; i++) {
         size_t first_target;
@@ -336,7 +349,8 @@ static wefti_micro_batch load_windows(const wefti_replica *replica,
             targets[i * seq + t] = t >= first_target ? window[t + 1] : -1;
         }
     }
-    return (wefti_micro_batch){tokens, targets, count, seq};
+    batch.sequences = count;
+    return batch;
 }
 
 /* How many targets all windows together have. */

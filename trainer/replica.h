@@ -81,8 +81,14 @@ typedef struct wefti_replica {
     int failed; /* 1 + the rank that all know to have failed; 0: none */
 } wefti_replica;
 
+/* Micro-batches of this copy in a step. */
+size_t wefti_replica_count_micro(const wefti_replica *replica);
+
 /* Micro-batches that are added up on this rank in a step, of each stage. */
 size_t wefti_replica_count_passes(const wefti_replica *replica);
+
+/* Until what is queued on compute has run. */
+WEFT_NODISCARD weft_status wefti_replica_wait(const wefti_replica *replica);
 
 /* Times of a step that ranks exchange: step, compute, bubble. */
 enum { WEFTI_STEP_TIMES = 3 };
@@ -96,7 +102,7 @@ size_t wefti_replica_first_micro(const wefti_replica *replica, size_t copy);
 /* Whether only a communicator fails so. */
 bool wefti_replica_is_fault(weft_status status);
 
-/* Sequences first .. of the training data as a micro-batch. */
+/* Sequences first .. of the training data as a micro-batch, on the host. */
 void wefti_replica_load(const wefti_replica *replica, uint64_t first,
                         int32_t *tokens, int32_t *targets);
 

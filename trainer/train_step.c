@@ -136,6 +136,9 @@ weft_status wefti_train_step_run(wefti_replica *replica,
         status = square_shares(replica);
     }
     if (status == WEFT_OK) {
+        status = wefti_pipe_read_losses(replica);
+    }
+    if (status == WEFT_OK) {
         status = collect_sums(replica, modes.reduce);
     }
     if (status != WEFT_OK) {

@@ -160,6 +160,9 @@ static weft_status stop(wefti_pause *pause, size_t cut)
     if (status == WEFT_OK) {
         status = await_reduced(pause, pause->ends[cut]);
     }
+    if (status == WEFT_OK) {
+        status = wefti_pipe_read_losses(replica);
+    }
     int64_t before_ns = wefti_clock_ns();
     if (status == WEFT_OK) {
         status = wefti_saver_settle(replica->saver);

@@ -157,27 +157,19 @@ const real *wefti_stage_logits(const wefti_stage *stage, size_t slot)
 
 weft_status wefti_stage_measure(wefti_stage *stage,
                                 const wefti_stage_pass *pass, bool trains,
-                                double scale, double *losses_out)
+                                double scale, real *losses_out)
 {
     const wefti_micro_batch *batch = pass->batch;
-    const wefti_workspace *space = stage->config.workspace;
     const wefti_program_pass run = begin(stage, pass);
     const size_t tokens = batch->sequences * batch->length;
     const wefti_math_tensor logits =
         wefti_math_rows(wefti_program_at(&run, stage->logits), WEFTI_REAL_DTYPE,
                         tokens, stage->config.plan->shape.vocab);
     const wefti_math_tensor losses =
-        wefti_math_flat(space->token_loss, WEFTI_REAL_DTYPE, tokens);
+        wefti_math_flat(losses_out, WEFTI_REAL_DTYPE, tokens);
     const wefti_math_tensor targets =
         wefti_math_flat((int32_t *)batch->targets, WEFT_DTYPE_I32, tokens);
-    weft_status status = wefti_stream_cross_entropy(run.compute, &losses,
-                                                    trains ? &logits : NULL,
-                                                    &logits, &targets, scale);
-    for (size_t i = 0; i < batch->sequences && status == WEFT_OK; i++) {
-        losses_out[i] = 0;
-        for (size_t t = 0; t < batch->length; t++) {
-            losses_out[i] += (double)space->token_loss[i * batch->length + t];
-        }
-    }
-    return status;
+    return wefti_stream_cross_entropy(run.compute, &losses,
+                                      trains ? &logits : NULL, &logits,
+                                      &targets, scale);
 }

@@ -104,15 +104,15 @@ WEFT_NODISCARD weft_status wefti_stage_pair(wefti_stage *forward_stage,
 const real *wefti_stage_logits(const wefti_stage *stage, size_t slot);
 
 /*
- * wefti_stage_measure - after F of the last stage: each sequence's sum of token
- * losses, in nats; and with trains the gradient of scale * (sum of all), for I
- * or B, in the place of the logits.
+ * wefti_stage_measure - after F of the last stage: each token's loss, in nats;
+ * and with trains the gradient of scale * (sum of all), for I or B, in the
+ * place of the logits.
  *
- * losses_out   [sequences]
+ * losses_out   [tokens], of the device
  */
 WEFT_NODISCARD weft_status wefti_stage_measure(wefti_stage *stage,
                                                const wefti_stage_pass *pass,
                                                bool trains, double scale,
-                                               double *losses_out);
+                                               real *losses_out);
 
 #endif

@@ -21,15 +21,11 @@ weft_status wefti_workspace_init(wefti_workspace *workspace,
                                  size_t sequences)
 {
     size_t turns = shape->seq * shape->head_dim;
-    size_t tokens = sequences * shape->seq;
     *workspace = (wefti_workspace){.device = device,
                                    .compute = compute,
                                    .sequences = sequences,
-                                   .arena_elems = turns + tokens};
+                                   .arena_elems = turns};
     weft_status status = alloc(workspace, turns, &workspace->rope);
-    if (status == WEFT_OK) {
-        status = alloc(workspace, tokens, &workspace->token_loss);
-    }
     const wefti_math_tensor table = wefti_math_rows(
         workspace->rope, WEFTI_REAL_DTYPE, shape->seq, shape->head_dim);
     return status == WEFT_OK ? wefti_stream_rope_table(compute, &table, NULL, 0,
@@ -78,7 +74,6 @@ void wefti_workspace_fini(wefti_workspace *workspace)
         wefti_storage_free_on(workspace->device, workspace->regions[i]);
     }
     free(workspace->woven);
-    wefti_storage_free_on(workspace->device, workspace->token_loss);
     wefti_storage_free_on(workspace->device, workspace->rope);
     *workspace = (wefti_workspace){0};
 }

@@ -16,7 +16,6 @@ typedef struct wefti_workspace {
     size_t sequences;             /* of a micro-batch, at most */
     size_t arena_elems;           /* of all below */
     real *rope;                   /* [seq][head_dim] cosines and sines */
-    real *token_loss;             /* [tokens] */
     real *regions[WEFTI_REGIONS]; /* but the slot's */
     size_t elems[WEFTI_REGIONS];
     wefti_weave_step *woven; /* room for any pair of the stages */

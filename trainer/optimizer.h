@@ -79,7 +79,4 @@ void wefti_optimizer_update(wefti_optimizer *optimizer, size_t bucket,
                             uint64_t step, double scale, const real *gradient,
                             real *values);
 
-/* Where the share of a bucket begins in first and second. */
-size_t wefti_optimizer_own(const wefti_optimizer *optimizer, size_t bucket);
-
 #endif

@@ -69,15 +69,10 @@ static real *make_room(size_t count)
 static void keep_own(real *to, const real *flat, const wefti_replica *replica,
                      const wefti_tensor *tensor)
 {
-    const wefti_parameters *plan = &replica->plan;
-    size_t share = wefti_parameters_share(plan, tensor->bucket, replica->share);
-    size_t share_end = share + plan->buckets[tensor->bucket].share_elems;
-    size_t end = tensor->start_elems + wefti_tensor_elems(&tensor->info);
-    size_t from = tensor->start_elems > share ? tensor->start_elems : share;
-    size_t until = end < share_end ? end : share_end;
-    if (from < until) {
-        memcpy(to + (from - tensor->start_elems), flat + from,
-               (until - from) * sizeof(real));
+    wefti_tensor_share own;
+    if (wefti_tensor_cut(&replica->plan, tensor, replica->share, &own)) {
+        memcpy(to + own.offset_elems, flat + own.start_elems,
+               own.elems * sizeof(real));
     }
 }
 

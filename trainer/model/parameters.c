@@ -82,16 +82,13 @@ static weft_status number_tensors(wefti_parameters *plan,
     return WEFT_OK;
 }
 
-/* Ends the open bucket, which holds used elements from tensor first on. */
-static void close_bucket(wefti_parameters *plan, const wefti_tensor *first,
-                         size_t used)
+/* Ends the open bucket, which holds used elements. */
+static void close_bucket(wefti_parameters *plan, size_t used)
 {
     size_t share =
         round_up(used, plan->nranks * WEFTI_BLOCK_ELEMS) / plan->nranks;
     plan->buckets[plan->bucket_count] =
         (weft_bucket_extent){plan->flat_elems, share};
-    plan->blocks[plan->bucket_count] = (wefti_bucket_blocks){
-        first->first_block, used / WEFTI_BLOCK_ELEMS, first->copy};
     plan->bucket_count++;
     plan->flat_elems += share * plan->nranks;
     plan->own_elems += share;
@@ -127,7 +124,6 @@ static void place_tensors(wefti_parameters *plan, size_t first, size_t end,
                           size_t bucket_bytes)
 {
     size_t used = 0;
-    size_t opens = first; /* the first of the open bucket */
     for (size_t i = first; i < end; i++) {
         wefti_tensor *tensor = &plan->tensors[i];
         tensor->here = true;
@@ -138,9 +134,8 @@ static void place_tensors(wefti_parameters *plan, size_t first, size_t end,
         if (used * sizeof(real) >=
                 closing_bytes(plan->bucket_count, bucket_bytes) ||
             i + 1 == end || are_apart(plan, i)) {
-            close_bucket(plan, &plan->tensors[opens], used);
+            close_bucket(plan, used);
             used = 0;
-            opens = i + 1;
         }
     }
 }
@@ -170,8 +165,7 @@ static weft_status take_room(wefti_parameters *plan,
     size_t most = plan->tensor_count; /* buckets */
     plan->parts = calloc(plan->part_count, sizeof(*plan->parts));
     plan->buckets = calloc(most, sizeof(*plan->buckets));
-    plan->blocks = calloc(most, sizeof(*plan->blocks));
-    if (!plan->parts || !plan->buckets || !plan->blocks) {
+    if (!plan->parts || !plan->buckets) {
         return wefti_error(WEFT_ERR_NO_MEMORY,
                            "no memory for the layout of %zu tensors", most);
     }
@@ -234,7 +228,6 @@ void wefti_parameters_fini(wefti_parameters *plan)
     free(plan->modules);
     free(plan->parts);
     free(plan->buckets);
-    free(plan->blocks);
     *plan = (wefti_parameters){0};
 }
 
@@ -292,9 +285,28 @@ size_t wefti_parameters_largest(const wefti_parameters *plan)
     return most;
 }
 
-size_t wefti_parameters_share(const wefti_parameters *plan, size_t bucket,
-                              size_t rank)
+bool wefti_tensor_cut(const wefti_parameters *plan, const wefti_tensor *tensor,
+                      size_t rank, wefti_tensor_share *share_out)
 {
-    const weft_bucket_extent *extent = &plan->buckets[bucket];
-    return extent->start_elems + rank * extent->share_elems;
+    if (!tensor->here) {
+        return false;
+    }
+    const weft_bucket_extent *bucket = &plan->buckets[tensor->bucket];
+    size_t share = bucket->start_elems + rank * bucket->share_elems;
+    size_t share_end = share + bucket->share_elems;
+    size_t from = tensor->start_elems;
+    size_t end = from + wefti_tensor_elems(&tensor->info);
+    from = from > share ? from : share;
+    end = end < share_end ? end : share_end;
+    if (from >= end) {
+        return false;
+    }
+    *share_out = (wefti_tensor_share){
+        .start_elems = from,
+        /* Of the buckets before, each rank has the same. */
+        .own_elems = bucket->start_elems / plan->nranks + (from - share),
+        .offset_elems = from - tensor->start_elems,
+        .elems = end - from,
+        .padded_elems = round_up(end - from, WEFTI_BLOCK_ELEMS)};
+    return true;
 }

@@ -48,11 +48,14 @@ typedef struct wefti_tensor {
     size_t bucket;
 } wefti_tensor;
 
-typedef struct wefti_bucket_blocks {
-    size_t first; /* number of the bucket's first block in the model */
-    size_t count; /* blocks that hold tensors, padding not counted */
-    bool copy;    /* another bucket's sums count for it */
-} wefti_bucket_blocks;
+/* What of a tensor is in a rank's share of its bucket, from a block's start. */
+typedef struct wefti_tensor_share {
+    size_t start_elems;  /* in the flat array */
+    size_t own_elems;    /* in an array of the rank's shares alone */
+    size_t offset_elems; /* in the tensor */
+    size_t elems;
+    size_t padded_elems; /* to the end of its last block, which is zero there */
+} wefti_tensor_share;
 
 /*
  * A run of layers; with the first of the model goes the embedding, with the
@@ -73,7 +76,6 @@ typedef struct wefti_parameters {
     size_t part_count;
     bool copies_head; /* tied, and cut: see above */
     weft_bucket_extent *buckets;
-    wefti_bucket_blocks *blocks; /* [bucket_count] */
     size_t bucket_count;
     size_t flat_elems;      /* of the whole array, padding included */
     size_t own_elems;       /* of one rank's shares together */
@@ -149,8 +151,8 @@ size_t wefti_tensor_head(const wefti_parameters *plan);
 /* Elements of the largest tensor. */
 size_t wefti_parameters_largest(const wefti_parameters *plan);
 
-/* The first element of a rank's share of a bucket. */
-size_t wefti_parameters_share(const wefti_parameters *plan, size_t bucket,
-                              size_t rank);
+/* wefti_tensor_cut - whether a rank has any of a tensor in its shares. */
+bool wefti_tensor_cut(const wefti_parameters *plan, const wefti_tensor *tensor,
+                      size_t rank, wefti_tensor_share *share_out);
 
 #endif

@@ -109,6 +109,15 @@ void wefti_replica_load(const wefti_replica *replica, uint64_t first,
     }
 }
 
+/* A host needs no thread beside the one that calls. */
+static weft_status make_compute(wefti_replica *replica)
+{
+    weft_device *device = replica->config.device;
+    return weft_device_get_caps(device) & WEFT_CAP_HOST_READS
+               ? WEFT_OK
+               : weft_stream_create(device, 0, &replica->compute);
+}
+
 /* The mesh of the job, and this rank's place in it. */
 static weft_status connect_mesh(wefti_replica *replica)
 {
@@ -205,6 +214,9 @@ weft_status wefti_replica_init(wefti_replica *replica,
         status = wefti_footprint_check(replica);
     }
     if (status == WEFT_OK) {
+        status = make_compute(replica);
+    }
+    if (status == WEFT_OK) {
         status = make_all(replica);
     }
     if (status != WEFT_OK) {
@@ -231,6 +243,7 @@ void wefti_replica_fini(wefti_replica *replica)
 {
     wefti_saver_destroy(replica->saver); /* which reads the pause's list */
     wefti_pause_destroy(replica->pause);
+    weft_stream_destroy(replica->compute); /* what is queued uses the rest */
     weft_bucket_destroy(replica->gather);
     wefti_pipe_fini(&replica->pipe);
     free(replica->sums);

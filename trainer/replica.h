@@ -53,6 +53,7 @@ typedef struct wefti_replica_config {
 
 typedef struct wefti_replica {
     wefti_replica_config config;
+    weft_stream *compute; /* NULL: the host computes, here and now */
     size_t rank, nranks;  /* of the job */
     size_t copy, copies;  /* of the model */
     size_t share, shares; /* of the parameters this rank has */

@@ -132,7 +132,7 @@ static weft_status connect_mesh(wefti_replica *replica)
     }
     if (status == WEFT_OK) {
         status = wefti_mesh_connect(&replica->mesh, &mesh, config->comm,
-                                    config->ledger);
+                                    config->ledger, 1);
     }
     if (status == WEFT_OK) {
         weft_comm *data = replica->mesh.comms[WEFTI_MESH_DATA];

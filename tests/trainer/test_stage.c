@@ -175,8 +175,8 @@ static wefti_stage_pass make_pass(fixture *fix, size_t s, size_t micro,
                                   bool down)
 {
     wefti_stage_pass pass = {.batch = &fix->batches[micro],
-                             .values = fix->values,
-                             .gradients = fix->parts[micro].gradients,
+                             .values = {fix->values},
+                             .gradients = {fix->parts[micro].gradients},
                              .slot = fix->shares ? (s + micro) % 2
                                                  : s * MICRO + micro};
     pass.input.rows = fix->edges[s + (down ? 1 : 0)][micro][down ? 1 : 0];

@@ -75,7 +75,7 @@ weft_status wefti_pipe_evaluate(wefti_replica *replica,
     const wefti_model_hooks hooks = {replica, wefti_replica_use, NULL};
     wefti_stage_pass pass = {.batch = batch,
                              .hooks = &hooks,
-                             .values = replica->values,
+                             .values = {replica->values},
                              .input.rows = pipe->rows[0],
                              .output.rows = pipe->rows[1]};
     if (logits_out) {

@@ -10,6 +10,7 @@
 #define TRAINER_PROGRAM_PROGRAM_RUN_H
 
 #include "kernels/math/math_table.h"
+#include "trainer/model/tensor_list.h"
 #include "trainer/program/program.h"
 
 #include <stdint.h>
@@ -65,8 +66,9 @@ typedef struct wefti_program_pass {
     const wefti_program *program;
     const wefti_math *math;
     const wefti_micro_batch *batch;
-    const real *parameters; /* flat */
-    real *gradients;        /* flat, of this micro-batch alone */
+    /* Flat, by group; gradients of this micro-batch alone. */
+    const real *parameters[WEFTI_TENSOR_GROUPS_MOST];
+    real *gradients[WEFTI_TENSOR_GROUPS_MOST];
     const wefti_model_hooks *hooks;
     const real *rope; /* [length][head_dim] cosines and sines */
     real *regions[WEFTI_REGIONS];

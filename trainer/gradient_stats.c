@@ -47,13 +47,14 @@ void wefti_gradient_stats_fini(wefti_gradient_stats *stats)
 static void look_at(const wefti_replica *replica, const wefti_tensor *tensor,
                     double *most_out, double *zeros_out)
 {
+    const wefti_parameter_group *group = &replica->groups[tensor->info.group];
+    const real *leaf = group->gradient.leaf;
     wefti_tensor_share own = {.elems = 0};
     double most = 0;
     size_t zeros = 0;
-    (void)wefti_tensor_cut(&replica->plan, tensor, replica->share, &own);
+    (void)wefti_tensor_cut(&replica->plan, tensor, group->rank, &own);
     for (size_t i = 0; i < own.elems; i++) {
-        double value =
-            fabs((double)replica->gradient.leaf[own.start_elems + i]);
+        double value = fabs((double)leaf[own.start_elems + i]);
         most = value > most ? value : most;
         zeros += !(value > 0);
     }

@@ -13,17 +13,19 @@ static_assert(WEFTI_BLOCK_ELEMS == WEFTI_SUMSQ_BLOCK,
               "shares must end where blocks of the norm end");
 
 weft_status wefti_optimizer_init(wefti_optimizer *optimizer,
-                                 const wefti_parameters *plan, size_t rank,
+                                 const wefti_parameters *plan, size_t group,
+                                 size_t rank,
                                  const wefti_optimizer_config *config)
 {
     *optimizer = (wefti_optimizer){.config = *config,
                                    .math = wefti_math_get(),
                                    .plan = plan,
+                                   .group = group,
                                    .rank = rank};
-    weft_status status =
-        wefti_storage_alloc(plan->own_elems, &optimizer->first);
+    size_t elems = plan->groups[group].own_elems;
+    weft_status status = wefti_storage_alloc(elems, &optimizer->first);
     if (status == WEFT_OK) {
-        status = wefti_storage_alloc(plan->own_elems, &optimizer->second);
+        status = wefti_storage_alloc(elems, &optimizer->second);
     }
     if (status != WEFT_OK) {
         wefti_optimizer_fini(optimizer);
@@ -63,6 +65,14 @@ double wefti_optimizer_clip(const wefti_optimizer_config *config, double norm)
     return config->clip > 0 && norm > config->clip ? config->clip / norm : 1.0;
 }
 
+/* Whether this rank has any of a tensor in its share of a bucket. */
+static bool cut_from(const wefti_optimizer *optimizer, size_t bucket,
+                     const wefti_tensor *tensor, wefti_tensor_share *own_out)
+{
+    return tensor->info.group == optimizer->group && tensor->bucket == bucket &&
+           wefti_tensor_cut(optimizer->plan, tensor, optimizer->rank, own_out);
+}
+
 void wefti_optimizer_square(const wefti_optimizer *optimizer, size_t bucket,
                             const real *gradient, double *blocks)
 {
@@ -70,8 +80,7 @@ void wefti_optimizer_square(const wefti_optimizer *optimizer, size_t bucket,
     for (size_t i = 0; i < plan->tensor_count; i++) {
         const wefti_tensor *tensor = &plan->tensors[i];
         wefti_tensor_share own;
-        if (tensor->bucket == bucket && !tensor->copy &&
-            wefti_tensor_cut(plan, tensor, optimizer->rank, &own)) {
+        if (!tensor->copy && cut_from(optimizer, bucket, tensor, &own)) {
             optimizer->math->sumsq(blocks + tensor->first_block +
                                        own.offset_elems / WEFTI_BLOCK_ELEMS,
                                    gradient + own.start_elems,
@@ -101,8 +110,7 @@ void wefti_optimizer_update(wefti_optimizer *optimizer, size_t bucket,
     for (size_t i = 0; i < plan->tensor_count; i++) {
         const wefti_tensor *tensor = &plan->tensors[i];
         wefti_tensor_share own;
-        if (tensor->bucket != bucket ||
-            !wefti_tensor_cut(plan, tensor, optimizer->rank, &own)) {
+        if (!cut_from(optimizer, bucket, tensor, &own)) {
             continue;
         }
         adamw.weight_decay = decays(tensor) ? config->weight_decay : 0.0;

@@ -129,7 +129,7 @@ static void set_up(fixture *fix, bool tied, uint64_t seed,
                      WEFT_OK);
     fix->values = alloc(fix->plan.flat_elems);
     const wefti_start start = {1, 0.02, 1};
-    wefti_parameters_init(&fix->plan, seed, &start, fix->values);
+    wefti_parameters_init(&fix->plan, seed, &start, &fix->values);
     assert_int_equal(
         wefti_workspace_init(&fix->workspace, &fix->plan.shape, SEQUENCES),
         WEFT_OK);

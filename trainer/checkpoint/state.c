@@ -45,14 +45,15 @@ static wefti_checkpoint_piece make_piece(const wefti_tensor *tensor,
 }
 
 bool wefti_state_cut(const wefti_replica *replica, const wefti_tensor *tensor,
-                     real *flat, wefti_checkpoint_piece *piece_out)
+                     wefti_checkpoint_piece *piece_out)
 {
+    const wefti_parameter_group *group = &replica->groups[tensor->info.group];
     wefti_tensor_share own;
-    if (!wefti_tensor_cut(&replica->plan, tensor, replica->share, &own)) {
+    if (!wefti_tensor_cut(&replica->plan, tensor, group->rank, &own)) {
         return false;
     }
     *piece_out = make_piece(tensor, &own);
-    piece_out->live = flat + own.start_elems;
+    piece_out->live = group->gradient.leaf + own.start_elems;
     return true;
 }
 
@@ -62,18 +63,20 @@ void wefti_state_add_shares(const wefti_replica *replica, bool copies,
     static const char *const ends[WEFTI_STATE_PARTS] = {"", ".first",
                                                         ".second"};
     const wefti_parameters *plan = &replica->plan;
-    const wefti_optimizer *optimizer = &replica->optimizer;
     for (size_t i = 0; i < plan->tensor_count; i++) {
         const wefti_tensor *tensor = &plan->tensors[i];
+        const wefti_parameter_group *group =
+            &replica->groups[tensor->info.group];
         wefti_tensor_share own;
         if ((tensor->copy && !copies) ||
-            !wefti_tensor_cut(plan, tensor, replica->share, &own)) {
+            !wefti_tensor_cut(plan, tensor, group->rank, &own)) {
             continue;
         }
         wefti_checkpoint_piece piece = make_piece(tensor, &own);
-        real *live[WEFTI_STATE_PARTS] = {replica->values + own.start_elems,
-                                         optimizer->first + own.own_elems,
-                                         optimizer->second + own.own_elems};
+        real *live[WEFTI_STATE_PARTS] = {group->values + own.start_elems,
+                                         group->optimizer.first + own.own_elems,
+                                         group->optimizer.second +
+                                             own.own_elems};
         size_t name = tensor->copy ? wefti_tensor_embedding() : i;
         for (size_t part = 0; part < WEFTI_STATE_PARTS; part++) {
             snprintf(piece.name, sizeof(piece.name), "%s%s",

@@ -21,7 +21,7 @@ size_t wefti_gradient_count_levels(size_t count)
 }
 
 weft_status wefti_gradient_init(wefti_gradient *gradient,
-                                const wefti_parameters *plan, real *leaf,
+                                const wefti_group_plan *plan, real *leaf,
                                 size_t count)
 {
     *gradient = (wefti_gradient){

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * trainer/gradient.h - the sum of the micro-batch gradients of one step, added
- * in one balanced binary tree over the micro-batch number.
+ * trainer/gradient.h - the sum of the micro-batch gradients of one step, of a
+ * group of parameters, added in one balanced binary tree over the micro-batch
+ * number.
  *
  *   numbers   0   1   2   3   4   5   6
  *              \ /     \ /     \ /    |
@@ -26,7 +27,7 @@ enum { WEFTI_GRADIENT_LEVELS_MOST = 32 };
 
 typedef struct wefti_gradient {
     const wefti_math *math;
-    const wefti_parameters *plan; /* borrowed */
+    const wefti_group_plan *plan; /* borrowed */
     size_t count;                 /* micro-batches of this rank in a step */
     size_t level_count;
     real *leaf; /* flat: the current micro-batch, at last the sum */
@@ -44,7 +45,7 @@ size_t wefti_gradient_count_levels(size_t count);
  * Returns     OK | ERR_NO_MEMORY.
  */
 WEFT_NODISCARD weft_status wefti_gradient_init(wefti_gradient *gradient,
-                                               const wefti_parameters *plan,
+                                               const wefti_group_plan *plan,
                                                real *leaf, size_t count);
 void wefti_gradient_fini(wefti_gradient *gradient);
 

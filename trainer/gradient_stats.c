@@ -47,15 +47,14 @@ void wefti_gradient_stats_fini(wefti_gradient_stats *stats)
 static void look_at(const wefti_replica *replica, const wefti_tensor *tensor,
                     double *most_out, double *zeros_out)
 {
-    const wefti_parameters *plan = &replica->plan;
-    size_t share = wefti_parameters_share(plan, tensor->bucket, replica->share);
-    size_t share_end = share + plan->buckets[tensor->bucket].share_elems;
-    size_t from = tensor->start_elems > share ? tensor->start_elems : share;
-    size_t end = tensor->start_elems + wefti_tensor_elems(&tensor->info);
+    const wefti_parameter_group *group = &replica->groups[tensor->info.group];
+    const real *leaf = group->gradient.leaf;
+    wefti_tensor_share own = {.elems = 0};
     double most = 0;
     size_t zeros = 0;
-    for (size_t i = from; i < end && i < share_end; i++) {
-        double value = fabs((double)replica->gradient.leaf[i]);
+    (void)wefti_tensor_cut(&replica->plan, tensor, group->rank, &own);
+    for (size_t i = 0; i < own.elems; i++) {
+        double value = fabs((double)leaf[own.start_elems + i]);
         most = value > most ? value : most;
         zeros += !(value > 0);
     }
@@ -72,10 +71,7 @@ weft_status wefti_gradient_stats_take(wefti_gradient_stats *stats,
         size_t elems = wefti_tensor_elems(&tensor->info);
         stats->norms[t] = sqrt(wefti_sumsq_reduce(
             replica->sums + tensor->first_block, wefti_sumsq_blocks(elems)));
-        stats->most[t] = stats->zeros[t] = 0;
-        if (tensor->here) {
-            look_at(replica, tensor, &stats->most[t], &stats->zeros[t]);
-        }
+        look_at(replica, tensor, &stats->most[t], &stats->zeros[t]);
     }
     weft_status status =
         weft_allreduce(stats->most, stats->most, stats->count, WEFT_DTYPE_F64,

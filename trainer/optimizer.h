@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * trainer/optimizer.h - AdamW on this rank's shares of the parameters (ZeRO
- * stage 1), with warm-up, a decaying rate and clipping by the global norm.
+ * trainer/optimizer.h - AdamW on this rank's shares of a group of parameters
+ * (ZeRO stage 1), with warm-up, a decaying rate and clipping by the global
+ * norm.
  *
  * Rates, norms and scales are computed in double. The norm is a sum over
  * blocks of 1024 elements whose borders no layout moves, added first to last:
@@ -42,15 +43,16 @@ typedef struct wefti_optimizer {
     wefti_optimizer_config config;
     const wefti_math *math;
     const wefti_parameters *plan; /* borrowed */
+    size_t group;                 /* of the plan */
     size_t rank;
     real *first;  /* [own_elems], bucket by bucket */
     real *second; /* [own_elems] */
 } wefti_optimizer;
 
 /* Returns OK | ERR_NO_MEMORY. */
-WEFT_NODISCARD weft_status
-wefti_optimizer_init(wefti_optimizer *optimizer, const wefti_parameters *plan,
-                     size_t rank, const wefti_optimizer_config *config);
+WEFT_NODISCARD weft_status wefti_optimizer_init(
+    wefti_optimizer *optimizer, const wefti_parameters *plan, size_t group,
+    size_t rank, const wefti_optimizer_config *config);
 void wefti_optimizer_fini(wefti_optimizer *optimizer);
 
 /* The rate of step 1, 2, ... */
@@ -78,8 +80,5 @@ void wefti_optimizer_square(const wefti_optimizer *optimizer, size_t bucket,
 void wefti_optimizer_update(wefti_optimizer *optimizer, size_t bucket,
                             uint64_t step, double scale, const real *gradient,
                             real *values);
-
-/* Where the share of a bucket begins in first and second. */
-size_t wefti_optimizer_own(const wefti_optimizer *optimizer, size_t bucket);
 
 #endif

@@ -51,7 +51,7 @@ static real tree(size_t first, size_t count, size_t element)
 }
 
 /* Sums micro-batches first .. first + count - 1 the way a rank does. */
-static void accumulate(const wefti_parameters *plan, size_t first, size_t count,
+static void accumulate(const wefti_group_plan *plan, size_t first, size_t count,
                        real *sum_out)
 {
     wefti_gradient gradient;
@@ -74,7 +74,7 @@ static void accumulate(const wefti_parameters *plan, size_t first, size_t count,
     wefti_storage_free(leaf);
 }
 
-static real *make_sum(const wefti_parameters *plan)
+static real *make_sum(const wefti_group_plan *plan)
 {
     real *sum = malloc(plan->flat_elems * sizeof(real));
     assert_non_null(sum);
@@ -87,9 +87,9 @@ static void test_gradient_any_count_is_the_tree(void **state)
     wefti_parameters plan;
     assert_int_equal(wefti_parameters_plan(&shape, 2048, 1, &plan), WEFT_OK);
     assert_true(plan.bucket_count > 2);
-    real *sum = make_sum(&plan);
+    real *sum = make_sum(&plan.groups[0]);
     for (size_t count = 1; count <= MICRO_BATCHES_MOST; count++) {
-        accumulate(&plan, 0, count, sum);
+        accumulate(&plan.groups[0], 0, count, sum);
         for (size_t i = 0; i < PROBES; i++) {
             size_t element = i * (plan.flat_elems - 1) / (PROBES - 1);
             assert_true(sum[element] == tree(0, count, element));
@@ -103,13 +103,13 @@ static void check_layout(size_t nranks, size_t global)
 {
     wefti_parameters plan;
     assert_int_equal(wefti_parameters_plan(&shape, 2048, 1, &plan), WEFT_OK);
-    real *whole = make_sum(&plan);
+    real *whole = make_sum(&plan.groups[0]);
     real *parts[4] = {0};
-    accumulate(&plan, 0, global, whole);
+    accumulate(&plan.groups[0], 0, global, whole);
     size_t local = global / nranks;
     for (size_t rank = 0; rank < nranks; rank++) {
-        parts[rank] = make_sum(&plan);
-        accumulate(&plan, rank * local, local, parts[rank]);
+        parts[rank] = make_sum(&plan.groups[0]);
+        accumulate(&plan.groups[0], rank * local, local, parts[rank]);
     }
     for (size_t i = 0; i < plan.flat_elems; i++) {
         real sum = parts[0][i] + parts[1][i];

@@ -72,11 +72,11 @@ static outcome run_layout(size_t nranks)
     assert_non_null(gradients);
     assert_non_null(blocks);
     const wefti_start start = {1, 0.02, 1};
-    wefti_parameters_init(&out.plan, 1, &start, out.values);
+    wefti_parameters_init(&out.plan, 1, &start, &out.values);
     for (size_t rank = 0; rank < nranks; rank++) {
-        assert_int_equal(
-            wefti_optimizer_init(&optimizers[rank], &out.plan, rank, &config),
-            WEFT_OK);
+        assert_int_equal(wefti_optimizer_init(&optimizers[rank], &out.plan, 0,
+                                              rank, &config),
+                         WEFT_OK);
     }
     for (uint64_t step = 1; step <= STEPS; step++) {
         make_gradients(&out.plan, step, gradients);
@@ -142,7 +142,7 @@ static void test_update_norms_and_embeddings_do_not_decay(void **state)
     wefti_parameters plan;
     wefti_optimizer optimizer;
     assert_int_equal(wefti_parameters_plan(&shape, 9000, 1, &plan), WEFT_OK);
-    assert_int_equal(wefti_optimizer_init(&optimizer, &plan, 0, &config),
+    assert_int_equal(wefti_optimizer_init(&optimizer, &plan, 0, 0, &config),
                      WEFT_OK);
     real *values = calloc(plan.flat_elems, sizeof(real));
     real *zero = calloc(plan.flat_elems, sizeof(real));

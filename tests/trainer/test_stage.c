@@ -130,7 +130,7 @@ static void set_up(fixture *fix, bool tied, uint64_t seed,
                      WEFT_OK);
     fix->values = alloc(fix->plan.flat_elems);
     const wefti_start start = {1, 0.02, 1};
-    wefti_parameters_init(&fix->plan, seed, &start, fix->values);
+    wefti_parameters_init(&fix->plan, seed, &start, &fix->values);
     assert_int_equal(weft_device_open("host", 0, &fix->device), WEFT_OK);
     assert_int_equal(wefti_workspace_init(&fix->workspace, fix->device, NULL,
                                           &fix->plan.shape, SEQUENCES),
@@ -178,8 +178,8 @@ static wefti_stage_pass make_pass(fixture *fix, size_t s, size_t micro,
                                   bool down)
 {
     wefti_stage_pass pass = {.batch = &fix->batches[micro],
-                             .values = fix->values,
-                             .gradients = fix->parts[micro].gradients,
+                             .values = {fix->values},
+                             .gradients = {fix->parts[micro].gradients},
                              .slot = fix->shares ? (s + micro) % 2
                                                  : s * MICRO + micro};
     pass.input.rows = fix->edges[s + (down ? 1 : 0)][micro][down ? 1 : 0];

@@ -76,7 +76,8 @@ weft_status wefti_model_predict(wefti_model *model, const real *values,
                                 const wefti_model_hooks *hooks,
                                 const real **logits_out)
 {
-    wefti_stage_pass pass = {.batch = batch, .values = values, .hooks = hooks};
+    wefti_stage_pass pass = {
+        .batch = batch, .values = {values}, .hooks = hooks};
     *logits_out = wefti_stage_logits(model->stage, pass.slot);
     return wefti_stage_forward(model->stage, &pass);
 }
@@ -102,7 +103,8 @@ weft_status wefti_model_evaluate(wefti_model *model, const real *values,
                                  const wefti_model_hooks *hooks,
                                  double *losses_out)
 {
-    wefti_stage_pass pass = {.batch = batch, .values = values, .hooks = hooks};
+    wefti_stage_pass pass = {
+        .batch = batch, .values = {values}, .hooks = hooks};
     weft_status status = wefti_stage_forward(model->stage, &pass);
     if (status == WEFT_OK) {
         status = measure(model, &pass, false, 0, losses_out);
@@ -116,8 +118,8 @@ weft_status wefti_model_train(wefti_model *model, const real *values,
                               double *losses_out)
 {
     wefti_stage_pass pass = {.batch = batch,
-                             .values = values,
-                             .gradients = gradients,
+                             .values = {values},
+                             .gradients = {gradients},
                              .hooks = hooks};
     weft_status status = wefti_stage_forward(model->stage, &pass);
     if (status == WEFT_OK) {

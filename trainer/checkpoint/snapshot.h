@@ -8,8 +8,8 @@
 #include "trainer/replica.h"
 
 typedef struct wefti_snapshot {
-    real *values;
-    real *first, *second;
+    /* Of each group the values and both moments. */
+    real *arrays[3 * WEFTI_TENSOR_GROUPS_MOST];
     uint64_t step;
     uint64_t next_sequence;
 } wefti_snapshot;

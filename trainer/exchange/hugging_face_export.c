@@ -211,7 +211,7 @@ static weft_status gather(const wefti_replica *replica, const int32_t *owners,
         const wefti_tensor *tensor = &plan->tensors[i];
         size_t elems = wefti_tensor_elems(&tensor->info);
         bool here = owners[i] == (int32_t)replica->rank;
-        real *values = here ? replica->values + tensor->start_elems : room;
+        real *values = here ? wefti_replica_values(replica, tensor) : room;
         if (tensor->copy) {
             continue;
         }

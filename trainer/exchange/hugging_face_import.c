@@ -185,7 +185,7 @@ static void keep(const wefti_replica *replica, size_t tensor, const real *room)
         bool is_it =
             i == tensor || (to->copy && tensor == wefti_tensor_embedding());
         if (is_it && to->here) {
-            memcpy(replica->values + to->start_elems, room,
+            memcpy(wefti_replica_values(replica, to), room,
                    wefti_tensor_elems(&to->info) * sizeof(*room));
         }
     }

@@ -87,12 +87,14 @@ static wefti_program_pass begin(const wefti_stage *stage,
                                .device = space->device,
                                .compute = space->compute,
                                .batch = how->batch,
-                               .parameters = how->values,
-                               .gradients = how->gradients,
                                .hooks = how->hooks,
                                .rope = space->rope,
                                .input = how->input,
                                .output = how->output};
+    for (size_t i = 0; i < WEFTI_TENSOR_GROUPS_MOST; i++) {
+        pass.parameters[i] = how->values[i];
+        pass.gradients[i] = how->gradients[i];
+    }
     for (size_t i = 0; i < WEFTI_REGIONS; i++) {
         pass.regions[i] = i == WEFTI_REGION_SLOT
                               ? stage->config.arenas[how->slot]

@@ -49,14 +49,14 @@ typedef struct wefti_stage_config {
  * output; I and B read the output's gradient from input and write the input's
  * to output; W uses neither.
  *
- * values      flat parameters, as planned
- * gradients   W, B: flat; the stage's tensors are overwritten
+ * values      parameters, by group, as planned
+ * gradients   W, B: by group; the stage's tensors are overwritten
  * slot        the micro-batch's, below config.slots
  */
 typedef struct wefti_stage_pass {
     const wefti_micro_batch *batch;
-    const real *values;
-    real *gradients;
+    const real *values[WEFTI_TENSOR_GROUPS_MOST];
+    real *gradients[WEFTI_TENSOR_GROUPS_MOST];
     const wefti_model_hooks *hooks;
     size_t slot;
     wefti_stage_port input, output;

@@ -7,7 +7,7 @@
  * Its communicators are the mesh's (trainer/mesh/mesh_comms.h): the line for
  * the list, the chain for other messages, data for gradients and parameters.
  *
- * A rank's parts lie in one flat array (trainer/model/parameters.h). A stage's
+ * A rank's parts lie in flat arrays (trainer/model/parameters.h). A stage's
  * gradients are added up in the tree of trainer/gradient.h, bucket by bucket,
  * in the order in which its W come, and reduced as trainer/pipe/pipe_reduce.h
  * says.
@@ -32,9 +32,10 @@ typedef struct wefti_pipe_stage {
     wefti_stage *stage;
 } wefti_pipe_stage;
 
-/* Buckets that are reduced together, the last one first. */
+/* Buckets of a group that are reduced together, the last one first. */
 typedef struct wefti_pipe_reduce {
-    size_t first_bucket, buckets_end;
+    size_t group;
+    wefti_bucket_run run;
     weft_bucket_set *set;
     bool early;  /* each goes as soon as it is final */
     size_t left; /* have not gone in this step */
@@ -47,7 +48,7 @@ typedef struct wefti_pipe {
     const wefti_mesh_comms *mesh; /* borrowed */
     wefti_pipe_stage *stages;
     size_t stage_count;
-    /* By part; then those of the tied embedding and its copy. */
+    /* By part, by group; then those of the tied embedding and its copy. */
     wefti_pipe_reduce *reduces;
     size_t reduce_count;
     wefti_workspace workspace;
@@ -124,7 +125,7 @@ bool wefti_pipe_adds(const weft_action *action, int stage);
 
 /* This rank's share of a bucket's gradients is the sum of all. */
 WEFT_NODISCARD weft_status wefti_pipe_reduced(const wefti_pipe *pipe,
-                                              size_t bucket);
+                                              size_t group, size_t bucket);
 
 /*
  * wefti_pipe_evaluate - one micro-batch through all stages, between steps; the

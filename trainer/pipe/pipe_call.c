@@ -64,14 +64,15 @@ static weft_status finish(void *context, size_t tensor)
 {
     operation *act = context;
     wefti_replica *replica = act->replica;
-    const wefti_tensor *tensors = replica->plan.tensors;
-    size_t bucket = tensors[tensor].bucket;
-    if (tensor > 0 && tensors[tensor - 1].bucket == bucket) {
+    const wefti_tensor *own = &replica->plan.tensors[tensor];
+    wefti_gradient *sum = &replica->groups[own->info.group].gradient;
+    if (!own->opens) {
         return WEFT_OK;
     }
-    wefti_gradient_add(&replica->gradient, bucket, act->own->weighed);
-    return act->own->weighed + 1 == replica->gradient.count
-               ? wefti_pipe_reduce_final(replica, act->own->part, bucket)
+    wefti_gradient_add(sum, own->bucket, act->own->weighed);
+    return act->own->weighed + 1 == sum->count
+               ? wefti_pipe_reduce_final(replica, act->own->part,
+                                         own->info.group, own->bucket)
                : WEFT_OK;
 }
 
@@ -86,15 +87,17 @@ static void begin(operation *act, void *context, const weft_pipeline_work *work)
     *act = (operation){.replica = replica,
                        .own = own,
                        .batch = wefti_pipe_batch_get(&pipe->batch, micro),
-                       .pass = {.values = replica->values,
-                                .gradients = replica->gradient.leaf,
-                                .slot = (size_t)work->slot,
+                       .pass = {.slot = (size_t)work->slot,
                                 .input = port_of(work->input, wait_rows),
                                 .output = port_of(work->output, signal_rows)},
-                       .hooks = {act, use, finish}};
+                       .hooks = {act, use, finish},
+                       .micro = micro};
+    for (size_t g = 0; g < replica->plan.group_count; g++) {
+        act->pass.values[g] = replica->groups[g].values;
+        act->pass.gradients[g] = replica->groups[g].gradient.leaf;
+    }
     act->pass.batch = &act->batch;
     act->pass.hooks = &act->hooks;
-    act->micro = micro;
 }
 
 static weft_status copy(const wefti_replica *replica, real *dst,
@@ -223,7 +226,7 @@ static weft_status whole(void *context, weft_action_type type, int stage)
     wefti_replica *replica = context;
     (void)type; /* the list has REDUCE_GRAD and no other */
     WEFTI_ASSERT(find_stage(&replica->pipe, stage)->weighed ==
-                 replica->gradient.count);
+                 wefti_replica_count_passes(replica));
     return wefti_pipe_reduce_stage(replica, stage);
 }
 

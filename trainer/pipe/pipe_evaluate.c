@@ -101,9 +101,11 @@ weft_status wefti_pipe_evaluate(wefti_replica *replica,
     const wefti_model_hooks hooks = {replica, wefti_replica_use, NULL};
     wefti_stage_pass pass = {.batch = batch,
                              .hooks = &hooks,
-                             .values = replica->values,
                              .input.rows = pipe->rows[0],
                              .output.rows = pipe->rows[1]};
+    for (size_t g = 0; g < replica->plan.group_count; g++) {
+        pass.values[g] = replica->groups[g].values;
+    }
     if (logits_out) {
         *logits_out = NULL;
     }

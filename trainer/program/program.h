@@ -97,7 +97,8 @@ typedef struct wefti_operand {
 
 typedef struct wefti_node_parameter {
     size_t tensor;
-    size_t start_elems; /* in the flat array */
+    size_t group;
+    size_t start_elems; /* in the group's array */
     bool shared;        /* another node reports it to hooks */
 } wefti_node_parameter;
 

@@ -9,6 +9,7 @@
 #ifndef TRAINER_PROGRAM_PROGRAM_RUN_H
 #define TRAINER_PROGRAM_PROGRAM_RUN_H
 
+#include "trainer/model/tensor_list.h"
 #include "trainer/program/program.h"
 #include "weft/device.h"
 
@@ -72,8 +73,9 @@ typedef struct wefti_program_pass {
     weft_device *device;
     weft_stream *compute;
     const wefti_micro_batch *batch;
-    const real *parameters; /* flat */
-    real *gradients;        /* flat, of this micro-batch alone */
+    /* Flat, by group; gradients of this micro-batch alone. */
+    const real *parameters[WEFTI_TENSOR_GROUPS_MOST];
+    real *gradients[WEFTI_TENSOR_GROUPS_MOST];
     const wefti_model_hooks *hooks;
     const real *rope; /* [length][head_dim] cosines and sines */
     real *regions[WEFTI_REGIONS];

@@ -5,6 +5,7 @@
 #include "trainer/optimizer.h"
 
 #include "base/check.h"
+#include "kernels/math/math_stream.h"
 #include "trainer/model/storage.h"
 
 #include <math.h>
@@ -13,19 +14,15 @@ static_assert(WEFTI_BLOCK_ELEMS == WEFTI_SUMSQ_BLOCK,
               "shares must end where blocks of the norm end");
 
 weft_status wefti_optimizer_init(wefti_optimizer *optimizer,
-                                 const wefti_parameters *plan, size_t group,
-                                 size_t rank,
-                                 const wefti_optimizer_config *config)
+                                 const wefti_optimizer *given)
 {
-    *optimizer = (wefti_optimizer){.config = *config,
-                                   .math = wefti_math_get(),
-                                   .plan = plan,
-                                   .group = group,
-                                   .rank = rank};
-    size_t elems = plan->groups[group].own_elems;
-    weft_status status = wefti_storage_alloc(elems, &optimizer->first);
+    *optimizer = *given;
+    size_t elems = given->plan->groups[given->group].own_elems;
+    weft_status status = wefti_storage_alloc_on(given->device, given->compute,
+                                                elems, &optimizer->first);
     if (status == WEFT_OK) {
-        status = wefti_storage_alloc(elems, &optimizer->second);
+        status = wefti_storage_alloc_on(given->device, given->compute, elems,
+                                        &optimizer->second);
     }
     if (status != WEFT_OK) {
         wefti_optimizer_fini(optimizer);
@@ -35,8 +32,8 @@ weft_status wefti_optimizer_init(wefti_optimizer *optimizer,
 
 void wefti_optimizer_fini(wefti_optimizer *optimizer)
 {
-    wefti_storage_free(optimizer->first);
-    wefti_storage_free(optimizer->second);
+    wefti_storage_free_on(optimizer->device, optimizer->first);
+    wefti_storage_free_on(optimizer->device, optimizer->second);
     *optimizer = (wefti_optimizer){0};
 }
 
@@ -73,20 +70,31 @@ static bool cut_from(const wefti_optimizer *optimizer, size_t bucket,
            wefti_tensor_cut(optimizer->plan, tensor, optimizer->rank, own_out);
 }
 
-void wefti_optimizer_square(const wefti_optimizer *optimizer, size_t bucket,
-                            const real *gradient, double *blocks)
+static wefti_math_tensor flat(const real *at, size_t elems)
+{
+    return wefti_math_flat((real *)at, WEFTI_REAL_DTYPE, elems);
+}
+
+weft_status wefti_optimizer_square(const wefti_optimizer *optimizer,
+                                   size_t bucket, const real *gradient,
+                                   double *blocks)
 {
     const wefti_parameters *plan = optimizer->plan;
-    for (size_t i = 0; i < plan->tensor_count; i++) {
+    weft_status status = WEFT_OK;
+    for (size_t i = 0; i < plan->tensor_count && status == WEFT_OK; i++) {
         const wefti_tensor *tensor = &plan->tensors[i];
         wefti_tensor_share own;
         if (!tensor->copy && cut_from(optimizer, bucket, tensor, &own)) {
-            optimizer->math->sumsq(blocks + tensor->first_block +
-                                       own.offset_elems / WEFTI_BLOCK_ELEMS,
-                                   gradient + own.start_elems,
-                                   own.padded_elems);
+            const wefti_math_tensor x =
+                flat(gradient + own.start_elems, own.padded_elems);
+            const wefti_math_tensor sums = wefti_math_flat(
+                blocks + tensor->first_block +
+                    own.offset_elems / WEFTI_BLOCK_ELEMS,
+                WEFT_DTYPE_F64, wefti_sumsq_blocks(own.padded_elems));
+            status = wefti_stream_sumsq(optimizer->compute, &sums, &x);
         }
     }
+    return status;
 }
 
 static bool decays(const wefti_tensor *tensor)
@@ -95,9 +103,9 @@ static bool decays(const wefti_tensor *tensor)
            tensor->info.kind != WEFTI_TENSOR_EMBEDDING;
 }
 
-void wefti_optimizer_update(wefti_optimizer *optimizer, size_t bucket,
-                            uint64_t step, double scale, const real *gradient,
-                            real *values)
+weft_status wefti_optimizer_update(wefti_optimizer *optimizer, size_t bucket,
+                                   uint64_t step, double scale,
+                                   const real *gradient, real *values)
 {
     const wefti_parameters *plan = optimizer->plan;
     const wefti_optimizer_config *config = &optimizer->config;
@@ -107,16 +115,23 @@ void wefti_optimizer_update(wefti_optimizer *optimizer, size_t bucket,
                                 .eps = config->epsilon,
                                 .grad_scale = scale,
                                 .step = (int64_t)step};
-    for (size_t i = 0; i < plan->tensor_count; i++) {
+    weft_status status = WEFT_OK;
+    for (size_t i = 0; i < plan->tensor_count && status == WEFT_OK; i++) {
         const wefti_tensor *tensor = &plan->tensors[i];
         wefti_tensor_share own;
         if (!cut_from(optimizer, bucket, tensor, &own)) {
             continue;
         }
         adamw.weight_decay = decays(tensor) ? config->weight_decay : 0.0;
-        optimizer->math->adamw(
-            values + own.start_elems, optimizer->first + own.own_elems,
-            optimizer->second + own.own_elems, gradient + own.start_elems,
-            own.padded_elems, &adamw);
+        const size_t elems = own.padded_elems;
+        const wefti_math_tensor master = flat(values + own.start_elems, elems);
+        const wefti_math_tensor first =
+            flat(optimizer->first + own.own_elems, elems);
+        const wefti_math_tensor second =
+            flat(optimizer->second + own.own_elems, elems);
+        const wefti_math_tensor grad = flat(gradient + own.start_elems, elems);
+        status = wefti_stream_adamw(optimizer->compute, NULL, &master, &first,
+                                    &second, &grad, NULL, &adamw);
     }
+    return status;
 }

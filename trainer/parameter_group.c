@@ -8,8 +8,8 @@
 #include "trainer/model/storage.h"
 
 /*
- * What the replicas exchange: in memory that they read from each other where
- * they can, as no message is copied on its way then.
+ * What the replicas exchange: of the host in memory that they read from each
+ * other where they can, as no message is copied on its way then.
  */
 static weft_status make_exchanged(wefti_parameter_group *group, real **leaf_out)
 {
@@ -17,7 +17,7 @@ static weft_status make_exchanged(wefti_parameter_group *group, real **leaf_out)
     const size_t line = WEFTI_STORAGE_ALIGN_BYTES / sizeof(real);
     const size_t stride = (elems + line) / line * line;
     weft_status status;
-    if (wefti_comm_reads_mapped(group->comm)) {
+    if (!group->compute && wefti_comm_reads_mapped(group->comm)) {
         status = weft_mem_create(group->comm, 2 * stride * sizeof(real),
                                  &group->shared);
         real *base = weft_mem_get_base(group->shared);
@@ -25,9 +25,11 @@ static weft_status make_exchanged(wefti_parameter_group *group, real **leaf_out)
         *leaf_out = base ? base + stride : NULL;
         return status;
     }
-    status = wefti_storage_alloc(elems, &group->own_values);
+    status = wefti_storage_alloc_on(group->device, group->compute, elems,
+                                    &group->own_values);
     if (status == WEFT_OK) {
-        status = wefti_storage_alloc(elems, &group->own_leaf);
+        status = wefti_storage_alloc_on(group->device, group->compute, elems,
+                                        &group->own_leaf);
     }
     group->values = group->own_values;
     *leaf_out = group->own_leaf;
@@ -50,7 +52,8 @@ static weft_status make_set(const wefti_parameter_group *group,
         .count = run.end - run.first,
         .backwards = reduces,
         .class_id = WEFT_CLASS_DP,
-        .label = reduces ? "gradients" : "parameters"};
+        .label = reduces ? "gradients" : "parameters",
+        .compute = group->compute};
     return weft_bucket_create(&config, set_out);
 }
 
@@ -71,16 +74,25 @@ wefti_parameter_group_init(wefti_parameter_group *group,
         .plan = plan,
         .comm = config->comm,
         .device = config->device,
+        .compute = config->compute,
         .rank = (size_t)weft_comm_get_rank(config->comm)};
     weft_status status = make_exchanged(group, &leaf);
     if (status == WEFT_OK) {
-        status =
-            wefti_gradient_init(&group->gradient, plan, leaf, config->passes);
+        const wefti_gradient gradient = {.device = group->device,
+                                         .compute = group->compute,
+                                         .plan = plan,
+                                         .leaf = leaf,
+                                         .count = config->passes};
+        status = wefti_gradient_init(&group->gradient, &gradient);
     }
     if (status == WEFT_OK) {
-        status = wefti_optimizer_init(&group->optimizer, config->plan,
-                                      config->number, group->rank,
-                                      &config->optimizer);
+        const wefti_optimizer optimizer = {.config = config->optimizer,
+                                           .device = group->device,
+                                           .compute = group->compute,
+                                           .plan = config->plan,
+                                           .group = config->number,
+                                           .rank = group->rank};
+        status = wefti_optimizer_init(&group->optimizer, &optimizer);
     }
     if (status == WEFT_OK) {
         status = make_set(group, (wefti_bucket_run){0, plan->bucket_count},
@@ -94,8 +106,8 @@ void wefti_parameter_group_fini(wefti_parameter_group *group)
     weft_bucket_destroy(group->gather);
     wefti_optimizer_fini(&group->optimizer);
     wefti_gradient_fini(&group->gradient);
-    wefti_storage_free(group->own_values);
-    wefti_storage_free(group->own_leaf);
+    wefti_storage_free_on(group->device, group->own_values);
+    wefti_storage_free_on(group->device, group->own_leaf);
     weft_mem_destroy(group->shared);
     *group = (wefti_parameter_group){0};
 }

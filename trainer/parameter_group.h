@@ -22,7 +22,8 @@ typedef struct wefti_parameter_group {
     const wefti_group_plan *plan; /* borrowed */
     weft_comm *comm;              /* the replicas'; borrowed */
     weft_device *device;
-    size_t rank; /* in comm, whose shares it has */
+    weft_stream *compute; /* as in wefti_replica */
+    size_t rank;          /* in comm, whose shares it has */
     real *values;
     wefti_gradient gradient;
     wefti_optimizer optimizer;
@@ -35,13 +36,14 @@ typedef struct wefti_parameter_group {
 /*
  * comm      of plan's groups[number].nranks
  * passes    micro-batches that this rank adds up in a step
- * plan, comm, device   borrowed
+ * plan, comm, device, compute   borrowed
  */
 typedef struct wefti_parameter_group_config {
     const wefti_parameters *plan;
     size_t number;
     weft_comm *comm;
     weft_device *device;
+    weft_stream *compute;
     size_t passes;
     wefti_optimizer_config optimizer;
 } wefti_parameter_group_config;

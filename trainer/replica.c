@@ -46,9 +46,16 @@ static weft_status make_sums(wefti_replica *replica)
     replica->sums =
         calloc(replica->step_sums > windows ? replica->step_sums : windows,
                sizeof(*replica->sums));
-    return replica->sums ? WEFT_OK
-                         : wefti_error(WEFT_ERR_NO_MEMORY,
-                                       "no memory for the sums of a step");
+    if (!replica->sums) {
+        return wefti_error(WEFT_ERR_NO_MEMORY,
+                           "no memory for the sums of a step");
+    }
+    void *squares = NULL;
+    weft_status status = weft_device_alloc(
+        config->device, replica->plan.block_count * sizeof(*replica->squares),
+        &squares);
+    replica->squares = squares;
+    return status;
 }
 
 size_t wefti_replica_first_micro(const wefti_replica *replica, size_t copy)
@@ -175,6 +182,15 @@ weft_status wefti_replica_wait(const wefti_replica *replica)
     return replica->compute ? weft_stream_wait(replica->compute) : WEFT_OK;
 }
 
+weft_status wefti_replica_copy(const wefti_replica *replica, void *dst,
+                               const void *src, size_t bytes)
+{
+    weft_status status = wefti_replica_wait(replica);
+    return status == WEFT_OK
+               ? weft_device_copy(replica->config.device, dst, src, bytes, NULL)
+               : status;
+}
+
 static weft_status make_all(wefti_replica *replica)
 {
     const wefti_replica_config *config = &replica->config;
@@ -186,6 +202,7 @@ static weft_status make_all(wefti_replica *replica)
             .number = g,
             .comm = find_replicas(replica, g),
             .device = config->device,
+            .compute = replica->compute,
             .passes = wefti_replica_count_passes(replica),
             .optimizer = config->optimizer};
         status = wefti_parameter_group_init(&replica->groups[g], &group);
@@ -195,14 +212,32 @@ static weft_status make_all(wefti_replica *replica)
                : status;
 }
 
-static void set_start_values(wefti_replica *replica)
+/* The host draws them; where it does not reach the device, elsewhere. */
+static weft_status set_start_values(wefti_replica *replica)
 {
-    real *values[WEFTI_TENSOR_GROUPS_MOST];
-    for (size_t g = 0; g < replica->plan.group_count; g++) {
+    const size_t groups = replica->plan.group_count;
+    real *values[WEFTI_TENSOR_GROUPS_MOST] = {NULL};
+    weft_status status = WEFT_OK;
+    for (size_t g = 0; g < groups && status == WEFT_OK; g++) {
         values[g] = replica->groups[g].values;
+        if (replica->compute) {
+            status = wefti_storage_alloc(replica->plan.groups[g].flat_elems,
+                                         &values[g]);
+        }
     }
-    wefti_parameters_init(&replica->plan, replica->config.seed,
-                          &replica->config.start, values);
+    if (status == WEFT_OK) {
+        wefti_parameters_init(&replica->plan, replica->config.seed,
+                              &replica->config.start, values);
+    }
+    for (size_t g = 0; replica->compute && g < groups; g++) {
+        if (status == WEFT_OK) {
+            status = wefti_replica_copy(
+                replica, replica->groups[g].values, values[g],
+                replica->plan.groups[g].flat_elems * sizeof(real));
+        }
+        wefti_storage_free(values[g]);
+    }
+    return status;
 }
 
 weft_status wefti_replica_init(wefti_replica *replica,
@@ -223,6 +258,9 @@ weft_status wefti_replica_init(wefti_replica *replica,
     if (status == WEFT_OK) {
         status = make_all(replica);
     }
+    if (status == WEFT_OK) {
+        status = set_start_values(replica);
+    }
     if (status != WEFT_OK) {
         int failed = replica->failed;
         if (failed == 0) { /* else all know, and none waits */
@@ -232,7 +270,6 @@ weft_status wefti_replica_init(wefti_replica *replica,
         replica->failed = failed;
         return status;
     }
-    set_start_values(replica);
     return WEFT_OK;
 }
 
@@ -251,6 +288,7 @@ void wefti_replica_fini(wefti_replica *replica)
     for (size_t g = 0; g < replica->plan.group_count; g++) {
         wefti_parameter_group_fini(&replica->groups[g]);
     }
+    weft_device_free(replica->config.device, replica->squares);
     free(replica->sums);
     wefti_parameters_fini(&replica->plan);
     weft_stream_destroy(replica->compute);
@@ -287,14 +325,15 @@ void wefti_replica_work_begin(wefti_replica *replica, const char *label)
 {
     wefti_replica_work_end(replica);
     replica->label = label;
-    replica->span =
-        weft_span_open(replica->config.ledger, WEFT_CLASS_COMPUTE, label, NULL);
+    replica->span = weft_span_open(replica->config.ledger, WEFT_CLASS_COMPUTE,
+                                   label, replica->compute);
 }
 
 void wefti_replica_work_end(wefti_replica *replica)
 {
     if (replica->label) {
-        weft_span_close(replica->config.ledger, replica->span, NULL);
+        weft_span_close(replica->config.ledger, replica->span,
+                        replica->compute);
         replica->label = NULL;
     }
 }

@@ -56,6 +56,7 @@ typedef struct wefti_replica {
     uint64_t resident_bytes; /* of the process, before all this was made */
     double *sums;            /* see wefti_replica_losses, _times */
     size_t step_sums;        /* of them travel in a step */
+    double *squares;         /* [block_count], on the device: this step's */
     uint64_t step;           /* steps done */
     uint64_t next_sequence;  /* of the training data */
     weft_span span;          /* of the compute going on */
@@ -73,6 +74,11 @@ size_t wefti_replica_count_passes(const wefti_replica *replica);
 
 /* Until what is queued on compute has run. */
 WEFT_NODISCARD weft_status wefti_replica_wait(const wefti_replica *replica);
+
+/* Bytes to the host's memory from the device's or back, after that. */
+WEFT_NODISCARD weft_status wefti_replica_copy(const wefti_replica *replica,
+                                              void *dst, const void *src,
+                                              size_t bytes);
 
 /* Times of a step that ranks exchange: step, compute, bubble. */
 enum { WEFTI_STEP_TIMES = 3 };

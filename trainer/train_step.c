@@ -25,11 +25,23 @@ static weft_status square_shares(wefti_replica *replica, size_t number)
             return status;
         }
         wefti_replica_work_begin(replica, "norm");
-        wefti_optimizer_square(&group->optimizer, i - 1, group->gradient.leaf,
-                               replica->sums);
+        status = wefti_optimizer_square(&group->optimizer, i - 1,
+                                        group->gradient.leaf, replica->squares);
         wefti_replica_work_end(replica);
+        if (status != WEFT_OK) {
+            return status;
+        }
     }
     return WEFT_OK;
+}
+
+/* Squares to the device, as zeros, or from there. */
+static weft_status copy_squares(wefti_replica *replica, bool back)
+{
+    double *here = replica->sums, *there = replica->squares;
+    return weft_device_copy(
+        replica->config.device, back ? here : there, back ? there : here,
+        replica->plan.block_count * sizeof(*here), replica->compute);
 }
 
 static weft_status collect_sums(wefti_replica *replica, weft_bucket_mode mode)
@@ -58,10 +70,13 @@ static weft_status update_shares(wefti_replica *replica,
     for (size_t i = 0; i < group->plan->bucket_count && status == WEFT_OK;
          i++) {
         wefti_replica_work_begin(replica, "update");
-        wefti_optimizer_update(&group->optimizer, i, replica->step + 1, scale,
-                               group->gradient.leaf, group->values);
+        status =
+            wefti_optimizer_update(&group->optimizer, i, replica->step + 1,
+                                   scale, group->gradient.leaf, group->values);
         wefti_replica_work_end(replica);
-        status = weft_bucket_ready(group->gather, i);
+        if (status == WEFT_OK) {
+            status = weft_bucket_ready(group->gather, i);
+        }
     }
     return status;
 }
@@ -131,12 +146,18 @@ weft_status wefti_train_step_run(wefti_replica *replica,
     const wefti_replica_config *config = &replica->config;
     result_out->diverged = false;
     begin_sums(replica, times);
-    weft_status status = wefti_pipe_train(replica, modes.reduce);
+    weft_status status = copy_squares(replica, false);
+    if (status == WEFT_OK) {
+        status = wefti_pipe_train(replica, modes.reduce);
+    }
     for (size_t g = 0; g < replica->plan.group_count && status == WEFT_OK;
          g++) {
         status = square_shares(replica, g);
     }
     if (status == WEFT_OK) {
+        status = copy_squares(replica, true);
+    }
+    if (status == WEFT_OK) { /* the host's one wait */
         status = wefti_pipe_read_losses(replica);
     }
     if (status == WEFT_OK) {
@@ -174,7 +195,8 @@ weft_status wefti_train_step_transfer(wefti_replica *replica)
     if (status == WEFT_OK) {
         status = collect_sums(replica, WEFT_BUCKET_BLOCKING);
     }
-    return status == WEFT_OK
-               ? wefti_replica_gather(replica, WEFT_BUCKET_OVERLAPPED)
-               : status;
+    if (status == WEFT_OK) {
+        status = wefti_replica_gather(replica, WEFT_BUCKET_OVERLAPPED);
+    }
+    return status == WEFT_OK ? wefti_replica_wait(replica) : status;
 }

@@ -56,9 +56,12 @@ static void accumulate(const wefti_group_plan *plan, size_t first, size_t count,
 {
     wefti_gradient gradient;
     real *leaf;
+    weft_device *host;
+    assert_int_equal(weft_device_open("host", 0, &host), WEFT_OK);
     assert_int_equal(wefti_storage_alloc(plan->flat_elems, &leaf), WEFT_OK);
-    assert_int_equal(wefti_gradient_init(&gradient, plan, leaf, count),
-                     WEFT_OK);
+    const wefti_gradient given = {
+        .device = host, .plan = plan, .leaf = leaf, .count = count};
+    assert_int_equal(wefti_gradient_init(&gradient, &given), WEFT_OK);
     for (size_t number = 0; number < count; number++) {
         for (size_t i = plan->bucket_count; i > 0; i--) {
             const weft_bucket_extent *bucket = &plan->buckets[i - 1];
@@ -66,12 +69,14 @@ static void accumulate(const wefti_group_plan *plan, size_t first, size_t count,
                 size_t element = bucket->start_elems + k;
                 gradient.leaf[element] = noise(first + number, element);
             }
-            wefti_gradient_add(&gradient, i - 1, number);
+            assert_int_equal(wefti_gradient_add(&gradient, i - 1, number),
+                             WEFT_OK);
         }
     }
     memcpy(sum_out, gradient.leaf, plan->flat_elems * sizeof(real));
     wefti_gradient_fini(&gradient);
     wefti_storage_free(leaf);
+    weft_device_close(host);
 }
 
 static real *make_sum(const wefti_group_plan *plan)

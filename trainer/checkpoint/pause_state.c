@@ -22,7 +22,6 @@
 #include "trainer/pipe/pipe_reduce.h"
 
 #include <stdio.h>
-#include <string.h>
 
 enum { ALIGN_BYTES = 64 };
 
@@ -230,7 +229,8 @@ weft_status wefti_pause_take(wefti_pause *pause)
         const wefti_checkpoint_piece *piece = &pause->list.pieces[i];
         unsigned char *copy = copies + piece->at_bytes;
         if (piece->live) {
-            memcpy(copy, piece->live, bytes_of(piece));
+            status = wefti_replica_copy(pause->replica, copy, piece->live,
+                                        bytes_of(piece));
         } else {
             status = weft_pipeline_pack(pipe->pipeline, copy);
         }
@@ -266,7 +266,8 @@ weft_status wefti_pause_apply(wefti_pause *pause)
         const unsigned char *copy =
             pause->replica->saver->copy + piece->at_bytes;
         if (piece->live) {
-            memcpy(piece->live, copy, bytes_of(piece));
+            status = wefti_replica_copy(pause->replica, piece->live, copy,
+                                        bytes_of(piece));
         } else {
             status = weft_pipeline_unpack(pipe->pipeline, copy, piece->elems);
         }

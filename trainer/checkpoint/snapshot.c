@@ -7,8 +7,6 @@
 
 #include "trainer/model/storage.h"
 
-#include <string.h>
-
 static size_t count_arrays(const wefti_replica *replica)
 {
     return 3 * replica->plan.group_count;
@@ -36,25 +34,30 @@ weft_status wefti_snapshot_init(wefti_snapshot *snapshot,
         const real *live = find_live(replica, i, &bytes);
         weft_status status =
             wefti_storage_alloc(bytes / sizeof(real), &snapshot->arrays[i]);
+        if (status == WEFT_OK) {
+            status =
+                wefti_replica_copy(replica, snapshot->arrays[i], live, bytes);
+        }
         if (status != WEFT_OK) {
             wefti_snapshot_fini(snapshot);
             return status;
         }
-        memcpy(snapshot->arrays[i], live, bytes);
     }
     return WEFT_OK;
 }
 
-void wefti_snapshot_restore(const wefti_snapshot *snapshot,
-                            wefti_replica *replica)
+weft_status wefti_snapshot_restore(const wefti_snapshot *snapshot,
+                                   wefti_replica *replica)
 {
-    for (size_t i = 0; i < count_arrays(replica); i++) {
+    weft_status status = WEFT_OK;
+    for (size_t i = 0; i < count_arrays(replica) && status == WEFT_OK; i++) {
         size_t bytes;
         real *live = find_live(replica, i, &bytes);
-        memcpy(live, snapshot->arrays[i], bytes);
+        status = wefti_replica_copy(replica, live, snapshot->arrays[i], bytes);
     }
     replica->step = snapshot->step;
     replica->next_sequence = snapshot->next_sequence;
+    return status;
 }
 
 void wefti_snapshot_fini(wefti_snapshot *snapshot)

@@ -92,7 +92,8 @@ static weft_pipeline_config configure_pipeline(const wefti_pipe *pipe,
                                   .chunk_rows = config->chunk_rows,
                                   .calls = config->waits ? &wefti_pipe_waits
                                                          : &wefti_pipe_calls,
-                                  .context = replica};
+                                  .context = replica,
+                                  .compute = replica->compute};
 }
 
 static wefti_stage_config

@@ -69,11 +69,12 @@ static weft_status finish(void *context, size_t tensor)
     if (!own->opens) {
         return WEFT_OK;
     }
-    wefti_gradient_add(sum, own->bucket, act->own->weighed);
-    return act->own->weighed + 1 == sum->count
+    weft_status status =
+        wefti_gradient_add(sum, own->bucket, act->own->weighed);
+    return status == WEFT_OK && act->own->weighed + 1 == sum->count
                ? wefti_pipe_reduce_final(replica, act->own->part,
                                          own->info.group, own->bucket)
-               : WEFT_OK;
+               : status;
 }
 
 static void begin(operation *act, void *context, const weft_pipeline_work *work)

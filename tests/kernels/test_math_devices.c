@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Goal: every call of math_stream.h gives on a device what it gives on the
- * host without a stream: shadow, or by its argument "host" a stream of the host,
- * or "cuda" the cuda device, on the fake driver that it is linked with or
+ * host without a stream: shadow, or by its argument "host" a stream of the
+ * host, or "cuda" the cuda device, on the fake driver that it is linked with or
  * (scripts/gpu-check) on a GPU.
  *
  * Method: the same random arrays on both, one test a call, in f32, bf16 and

@@ -23,7 +23,7 @@ LAUNCHER = sys.argv[3:]
 DOCS = sys.argv[2]
 BIN = sys.argv[1]
 KIND = "cuda" if LAUNCHER else "shadow"
-DEADLINE_S = 100
+DEADLINE_S = 140
 CONFIG = """
 model: {layers: 2, hidden_size: 32, heads: 2, kv_heads: 1, ffn_size: 48,
         vocab: bytes, seq_length: 32}

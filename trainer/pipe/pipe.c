@@ -159,8 +159,7 @@ static bool has_action(const wefti_pipe *pipe, weft_action_type type)
 
 /*
  * Where activations are that OFFLOAD has put away, and what RECOMPUTE begins
- * with. Here the rank's memory is the host's own: nothing is saved by the
- * first but slots.
+ * with: on the device too, so nothing is saved by the first but slots.
  */
 static weft_status make_kept(wefti_pipe *pipe, size_t input_elems, int count)
 {

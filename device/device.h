@@ -300,6 +300,7 @@ WEFT_NODISCARD weft_status wefti_stream_attend(weft_stream *stream,
  * by the host's code: what a launch is elsewhere. It may take its time, and
  * waits for nobody. Memory is where wefti_stream_place finds it.
  *
+ * stream      NULL: the calling thread runs it, here and now.
  * arg         borrowed until it has run; it runs whatever the stream has met.
  *
  * Returns     OK | ERR_UNSUPPORTED (the device has kernels instead) |
@@ -309,12 +310,12 @@ WEFT_NODISCARD weft_status wefti_stream_compute(weft_stream *stream,
                                                 void (*run)(void *arg),
                                                 void *arg);
 
-/* Whether streams of the device take wefti_stream_compute. */
+/* Whether streams of the device take wefti_stream_compute; NULL does. */
 bool wefti_stream_computes(const weft_stream *stream);
 
 /*
  * wefti_stream_place - where run finds bytes bytes at pointer, which the error
- * calls name.
+ * calls name; with a NULL stream there.
  *
  * Returns     OK | ERR_INVALID (no memory of the device has so many there).
  */

@@ -161,12 +161,16 @@ weft_status wefti_stream_attend(weft_stream *stream,
 
 bool wefti_stream_computes(const weft_stream *stream)
 {
-    return stream->device->table->stream_compute != NULL;
+    return !stream || stream->device->table->stream_compute;
 }
 
 weft_status wefti_stream_compute(weft_stream *stream, void (*run)(void *arg),
                                  void *arg)
 {
+    if (!stream) {
+        run(arg);
+        return WEFT_OK;
+    }
     if (!wefti_stream_computes(stream)) {
         return wefti_error(WEFT_ERR_UNSUPPORTED,
                            "the %s device computes by kernels",
@@ -179,7 +183,7 @@ weft_status wefti_stream_place(const weft_stream *stream, const char *name,
                                const void *pointer, size_t bytes, void **out)
 {
     memcpy(out, &pointer, sizeof(*out));
-    return stream->device->table->mem_place
+    return stream && stream->device->table->mem_place
                ? stream->device->table->mem_place(name, pointer, bytes, out)
                : WEFT_OK;
 }

@@ -26,6 +26,7 @@ struct weft_bucket_set {
     weft_bucket_extent *extents;
     weft_gate *ready;   /* signalled by the producer */
     weft_gate *arrived; /* signalled by the operation */
+    weft_gate *begun;   /* [1] signalled by compute, where there is a stream */
     weft_stream *stream;
     int rank, nranks;
     weft_bucket_mode mode;
@@ -110,6 +111,9 @@ static weft_status open_queues(weft_bucket_set *set)
         status = weft_gate_create(device, set->config.count, &set->arrived);
     }
     if (status == WEFT_OK) {
+        status = weft_gate_create(device, 1, &set->begun);
+    }
+    if (status == WEFT_OK) {
         status = weft_stream_create(device, 0, &set->stream);
     }
     return status;
@@ -157,6 +161,7 @@ void weft_bucket_destroy(weft_bucket_set *set)
         return;
     }
     weft_stream_destroy(set->stream);
+    weft_gate_destroy(set->begun);
     weft_gate_destroy(set->arrived);
     weft_gate_destroy(set->ready);
     free(set->extents);
@@ -196,6 +201,19 @@ static weft_status check_bucket(const weft_bucket_set *set, size_t bucket)
     return status;
 }
 
+/* The round's operations may touch the buffer when compute has come here. */
+static weft_status hold_back(weft_bucket_set *set)
+{
+    weft_stream *compute = set->config.compute;
+    weft_status status = WEFT_OK;
+    if (compute) {
+        status = weft_gate_signal(set->begun, 0, set->epoch, compute);
+    }
+    return compute && status == WEFT_OK
+               ? weft_gate_wait(set->begun, 0, set->epoch, set->stream)
+               : status;
+}
+
 weft_status weft_bucket_begin(weft_bucket_set *set, weft_bucket_mode mode)
 {
     weft_status status = check_set(set);
@@ -220,8 +238,11 @@ weft_status weft_bucket_begin(weft_bucket_set *set, weft_bucket_mode mode)
     set->epoch++;
     set->posted = 0;
     set->next = 0;
-    return set->mode == WEFT_BUCKET_OVERLAPPED ? post_until(set, POSTED_AHEAD)
-                                               : WEFT_OK;
+    if (set->mode != WEFT_BUCKET_OVERLAPPED) {
+        return WEFT_OK;
+    }
+    status = hold_back(set);
+    return status == WEFT_OK ? post_until(set, POSTED_AHEAD) : status;
 }
 
 static weft_status check_next(const weft_bucket_set *set, size_t bucket)
@@ -250,7 +271,8 @@ weft_status weft_bucket_ready(weft_bucket_set *set, size_t bucket)
         return status;
     }
     set->next++;
-    status = weft_gate_signal(set->ready, bucket, set->epoch, NULL);
+    weft_stream *compute = set->config.compute;
+    status = weft_gate_signal(set->ready, bucket, set->epoch, compute);
     if (status != WEFT_OK) {
         return status;
     }
@@ -259,12 +281,12 @@ weft_status weft_bucket_ready(weft_bucket_set *set, size_t bucket)
         return post_until(set, set->next + POSTED_AHEAD);
     case WEFT_BUCKET_BLOCKING: {
         weft_op op = make_op(set, bucket);
-        return weft_op_post(&op, set->epoch, set->config.comm, NULL);
+        return weft_op_post(&op, set->epoch, set->config.comm, compute);
     }
     case WEFT_BUCKET_OFF:
         break;
     }
-    return weft_gate_signal(set->arrived, bucket, set->epoch, NULL);
+    return weft_gate_signal(set->arrived, bucket, set->epoch, compute);
 }
 
 /* A gate knows that its operation has failed; the communicator, why. */
@@ -285,8 +307,8 @@ weft_status weft_bucket_wait(weft_bucket_set *set, size_t bucket)
     if (status != WEFT_OK || set->epoch == 0) {
         return status;
     }
-    return report_fault(set,
-                        weft_gate_wait(set->arrived, bucket, set->epoch, NULL));
+    return report_fault(set, weft_gate_wait(set->arrived, bucket, set->epoch,
+                                            set->config.compute));
 }
 
 weft_status weft_bucket_test(weft_bucket_set *set, size_t bucket)

@@ -119,7 +119,8 @@ weft_status weft_pipeline_create(const weft_pipeline_config *given,
     }
     if (status == WEFT_OK) {
         status = wefti_pipeline_record_init(&p->record, config->ledger,
-                                            p->plan.actions, p->plan.count);
+                                            config->compute, p->plan.actions,
+                                            p->plan.count);
     }
     if (status == WEFT_OK) {
         status = wefti_pipeline_transport_init(&p->transport, config,
@@ -283,7 +284,7 @@ static weft_status post_message(weft_pipeline *p, size_t index)
     weft_status status = WEFT_OK;
     if (!send) {
         status = wefti_pipeline_transport_take(&p->transport, &p->record,
-                                               item->buffer);
+                                               item->buffer, item->peer);
         wefti_pipeline_usage_take(&p->usage, item->buffer, true);
     }
     if (status == WEFT_OK) {
@@ -320,7 +321,7 @@ static weft_status take_outputs(weft_pipeline *p, const frame *frames,
         int32_t output = frames[k].part->output;
         if (output >= 0) {
             status = wefti_pipeline_transport_take(&p->transport, &p->record,
-                                                   output);
+                                                   output, -1);
             wefti_pipeline_usage_take(&p->usage, output, false);
         }
     }
@@ -379,7 +380,7 @@ static weft_status run_other(weft_pipeline *p, const weft_action *action)
     weft_action_type type = (weft_action_type)action->type;
     weft_status status = WEFT_OK;
     if (type == WEFT_ACTION_BARRIER) {
-        status = weft_barrier(p->config.comm, NULL);
+        status = weft_barrier(p->config.comm, p->config.compute);
     } else if (type == WEFT_ACTION_RELEASE) {
         status = run_release(p, action);
     } else {
@@ -389,10 +390,18 @@ static weft_status run_other(weft_pipeline *p, const weft_action *action)
     return status;
 }
 
+weft_status wefti_pipeline_release(weft_pipeline *p, size_t index)
+{
+    const wefti_pipeline_item *item = &p->plan.items[index];
+    const int32_t *buffers = p->plan.releases + item->releases;
+    const size_t count = item[1].releases - item->releases;
+    wefti_pipeline_usage_release(&p->usage, buffers, (int)count);
+    return wefti_pipeline_transport_release(&p->transport, buffers, count);
+}
+
 static weft_status run_action(weft_pipeline *p, size_t index, size_t to)
 {
     const weft_action *action = &p->plan.actions[index];
-    const wefti_pipeline_item *item = &p->plan.items[index];
     bool message = wefti_action_is_message(action);
     weft_status status = WEFT_OK;
     /* a message's time is that of its post: what is waited for here is none's
@@ -406,12 +415,7 @@ static weft_status run_action(weft_pipeline *p, size_t index, size_t to)
     if (status == WEFT_OK && !message && !wefti_pipeline_has_parts(action)) {
         status = run_other(p, action);
     }
-    if (status == WEFT_OK) {
-        wefti_pipeline_usage_release(&p->usage,
-                                     p->plan.releases + item->releases,
-                                     (int)(item[1].releases - item->releases));
-    }
-    return status;
+    return status == WEFT_OK ? wefti_pipeline_release(p, index) : status;
 }
 
 void weft_pipeline_stop(weft_pipeline *p, weft_schedule_wait wait)
@@ -476,7 +480,7 @@ weft_status weft_pipeline_run(weft_pipeline *p, size_t end)
     for (size_t k = from; k < to && status == WEFT_OK; k++) {
         status = run_action(p, k, to);
     }
-    if (status == WEFT_OK && to == count) {
+    if (status == WEFT_OK && to == count && !p->config.compute) {
         status = wefti_pipeline_transport_settle(&p->transport);
     }
     p->position = to == count ? 0 : to;

@@ -25,4 +25,8 @@ struct weft_pipeline {
 /* OK | ERR_INVALID: it is NULL | as what it has failed. */
 WEFT_NODISCARD weft_status wefti_pipeline_check_alive(const weft_pipeline *p);
 
+/* The buffers that are held up to an action are given back. */
+WEFT_NODISCARD weft_status wefti_pipeline_release(weft_pipeline *p,
+                                                  size_t index);
+
 #endif

@@ -15,9 +15,10 @@
 
 weft_status wefti_pipeline_record_init(wefti_pipeline_record *record,
                                        weft_ledger *ledger,
+                                       weft_stream *compute,
                                        const weft_action *actions, size_t count)
 {
-    *record = (wefti_pipeline_record){.ledger = ledger};
+    *record = (wefti_pipeline_record){.ledger = ledger, .compute = compute};
     record->spans = calloc(count + 1, sizeof(*record->spans));
     record->labels = ledger ? calloc(count + 1, sizeof(*record->labels)) : NULL;
     if (!record->spans || (ledger && !record->labels)) {
@@ -57,8 +58,8 @@ void wefti_pipeline_record_post(wefti_pipeline_record *record, size_t index)
 void wefti_pipeline_record_begin(wefti_pipeline_record *record, size_t index)
 {
     record->label = record->labels ? record->labels[index] : "";
-    record->open =
-        weft_span_open(record->ledger, WEFT_CLASS_COMPUTE, record->label, NULL);
+    record->open = weft_span_open(record->ledger, WEFT_CLASS_COMPUTE,
+                                  record->label, record->compute);
     record->now->begin_ns = wefti_clock_ns();
 }
 
@@ -66,7 +67,7 @@ void wefti_pipeline_record_end(wefti_pipeline_record *record)
 {
     record->now->end_ns = wefti_clock_ns();
     if (record->label) {
-        weft_span_close(record->ledger, record->open, NULL);
+        weft_span_close(record->ledger, record->open, record->compute);
         record->label = NULL;
     }
 }
@@ -80,7 +81,7 @@ void wefti_pipeline_record_stop(wefti_pipeline_record *record,
         record->now->wait_rank = rank;
     }
     if (record->label) {
-        weft_span_close(record->ledger, record->open, NULL);
+        weft_span_close(record->ledger, record->open, record->compute);
     }
 }
 
@@ -88,7 +89,7 @@ void wefti_pipeline_record_resume(wefti_pipeline_record *record)
 {
     if (record->label) {
         record->open = weft_span_open(record->ledger, WEFT_CLASS_COMPUTE,
-                                      record->label, NULL);
+                                      record->label, record->compute);
         record->now->waited_ns += wefti_clock_ns() - record->wait_ns;
     }
 }

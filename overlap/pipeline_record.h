@@ -12,7 +12,8 @@
 #include "weft/pipeline.h"
 
 typedef struct wefti_pipeline_record {
-    weft_ledger *ledger; /* or NULL */
+    weft_ledger *ledger;  /* or NULL */
+    weft_stream *compute; /* of its spans; NULL: of the calling thread */
     weft_pipeline_span *spans;
     weft_pipeline_span *now; /* of the action that runs; NULL: none */
     char (*labels)[WEFT_ACTION_TEXT_BYTES]; /* [actions]; NULL: no ledger */
@@ -25,9 +26,9 @@ typedef struct wefti_pipeline_record {
  * wefti_pipeline_record_init - of a rank's list. The ledger's spans have the
  * actions' texts, "2F5", as labels: they are gone when this is finished.
  */
-WEFT_NODISCARD weft_status
-wefti_pipeline_record_init(wefti_pipeline_record *record, weft_ledger *ledger,
-                           const weft_action *actions, size_t count);
+WEFT_NODISCARD weft_status wefti_pipeline_record_init(
+    wefti_pipeline_record *record, weft_ledger *ledger, weft_stream *compute,
+    const weft_action *actions, size_t count);
 void wefti_pipeline_record_fini(wefti_pipeline_record *record);
 
 /* The rank has come to action index; till it ends, its end is its begin. */

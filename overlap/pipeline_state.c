@@ -138,7 +138,7 @@ static void skip_post(weft_pipeline *p, size_t index)
 }
 
 /* As if the action had been run. */
-static void skip_action(weft_pipeline *p, size_t index, size_t end)
+static weft_status skip_action(weft_pipeline *p, size_t index, size_t end)
 {
     const weft_action *action = &p->plan.actions[index];
     const wefti_pipeline_item *item = &p->plan.items[index];
@@ -163,8 +163,7 @@ static void skip_action(weft_pipeline *p, size_t index, size_t end)
         wefti_pipeline_usage_end(&p->usage, (weft_action_type)parts[k].type,
                                  &item->parts[k]);
     }
-    wefti_pipeline_usage_release(&p->usage, p->plan.releases + item[0].releases,
-                                 (int)(item[1].releases - item[0].releases));
+    return wefti_pipeline_release(p, index);
 }
 
 /* What was received is there, and what was made may be sent. */
@@ -205,8 +204,8 @@ weft_status weft_pipeline_unpack(weft_pipeline *p, const void *state,
                            "not have so many",
                            state_bytes, (unsigned long long)from.held);
     }
-    for (size_t k = 0; k < from.position; k++) {
-        skip_action(p, k, from.position);
+    for (size_t k = 0; k < from.position && status == WEFT_OK; k++) {
+        status = skip_action(p, k, from.position);
     }
     p->position = from.position;
     const unsigned char *at = (const unsigned char *)state + sizeof(from);

@@ -29,6 +29,10 @@ static weft_status make_gates(wefti_pipeline_transport *t)
         status =
             weft_gate_create(t->device, t->buffers + !t->buffers, &t->sent);
     }
+    if (status == WEFT_OK) {
+        status =
+            weft_gate_create(t->device, t->buffers + !t->buffers, &t->used);
+    }
     return status;
 }
 
@@ -41,6 +45,7 @@ weft_status wefti_pipeline_transport_init(wefti_pipeline_transport *t,
     *t =
         (wefti_pipeline_transport){.comm = config->comm,
                                    .device = config->device,
+                                   .compute = config->compute,
                                    .buffers = (size_t)buffers,
                                    .rows = config->rows,
                                    .chunk_rows = chunk_rows,
@@ -76,6 +81,7 @@ void wefti_pipeline_transport_fini(wefti_pipeline_transport *t)
     weft_gate_destroy(t->arrived);
     weft_gate_destroy(t->ready);
     weft_gate_destroy(t->sent);
+    weft_gate_destroy(t->used);
     if (t->memory) {
         weft_device_free(t->device, t->memory);
     }
@@ -109,9 +115,11 @@ weft_status wefti_pipeline_transport_fault(const wefti_pipeline_transport *t,
 
 weft_status wefti_pipeline_transport_take(wefti_pipeline_transport *t,
                                           wefti_pipeline_record *record,
-                                          int buffer)
+                                          int buffer, int peer)
 {
     size_t b = (size_t)buffer;
+    const bool received = t->compute && peer >= 0;
+    weft_stream *writer = received ? t->in[peer] : t->compute;
     weft_status status = WEFT_OK;
     WEFTI_ASSERT(b < t->buffers);
     if (t->receivers[b] >= 0) {
@@ -119,12 +127,27 @@ weft_status wefti_pipeline_transport_take(wefti_pipeline_transport *t,
         if (status == WEFT_INPROGRESS) {
             wefti_pipeline_record_stop(record, WEFT_WAIT_TRANSFER,
                                        t->receivers[b]);
-            status = weft_gate_wait(t->sent, b, t->epochs[b], NULL);
+            status = weft_gate_wait(t->sent, b, t->epochs[b], writer);
             wefti_pipeline_record_resume(record);
         }
         t->receivers[b] = -1;
     }
+    if (status == WEFT_OK && received && t->epochs[b] > 0) {
+        status = weft_gate_wait(t->used, b, t->epochs[b], writer);
+    }
     t->epochs[b]++;
+    return status;
+}
+
+weft_status wefti_pipeline_transport_release(wefti_pipeline_transport *t,
+                                             const int32_t *buffers,
+                                             size_t count)
+{
+    weft_status status = WEFT_OK;
+    for (size_t k = 0; t->compute && k < count && status == WEFT_OK; k++) {
+        size_t b = (size_t)buffers[k];
+        status = weft_gate_signal(t->used, b, t->epochs[b], t->compute);
+    }
     return status;
 }
 
@@ -166,7 +189,8 @@ weft_status wefti_pipeline_transport_settle(wefti_pipeline_transport *t)
             status = status == WEFT_OK ? one : status;
         }
     }
-    return status;
+    return status == WEFT_OK && t->compute ? weft_stream_wait(t->compute)
+                                           : status;
 }
 
 /* ---- rows -----------------------------------------------------------------
@@ -180,7 +204,7 @@ static weft_status wait_chunk(struct weft_rows_tie *tie, size_t chunk)
     weft_status status = weft_gate_test(t->arrived, at, epoch);
     if (status == WEFT_INPROGRESS) {
         wefti_pipeline_record_stop(tie->record, tie->wait, tie->from);
-        status = weft_gate_wait(t->arrived, at, epoch, NULL);
+        status = weft_gate_wait(t->arrived, at, epoch, t->compute);
         wefti_pipeline_record_resume(tie->record);
     }
     return wefti_pipeline_transport_fault(t, status);
@@ -214,7 +238,7 @@ weft_status weft_rows_signal(weft_rows *rows, size_t end_row)
     weft_status status = WEFT_OK;
     for (; status == WEFT_OK && tie->done < end; tie->done++) {
         status = weft_gate_signal(t->ready, first + tie->done,
-                                  t->epochs[tie->buffer], NULL);
+                                  t->epochs[tie->buffer], t->compute);
     }
     return status;
 }

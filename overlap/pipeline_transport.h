@@ -9,9 +9,11 @@
  * for one of another pair. A group of messages needs no list of its own: all
  * are posted before any is waited for.
  *
- * Three gates stand for all buffers: chunks that arrived, chunks that are ready
- * to be sent, and buffers that have been sent. Each use of a buffer is its next
- * epoch in all three.
+ * Four gates stand for all buffers: chunks that arrived, chunks that are ready
+ * to be sent, buffers that have been sent, and those that compute is done with.
+ * Each use of a buffer is its next epoch in all four. Whoever computes waits
+ * and signals: a stream, or without one (NULL) the caller, who knows when it is
+ * done.
  */
 #ifndef OVERLAP_PIPELINE_TRANSPORT_H
 #define OVERLAP_PIPELINE_TRANSPORT_H
@@ -21,13 +23,14 @@
 typedef struct wefti_pipeline_transport {
     weft_comm *comm;
     weft_device *device;
+    weft_stream *compute;  /* or NULL */
     unsigned char *memory; /* [buffers][stride_bytes] */
     size_t buffers, stride_bytes;
     size_t rows, chunk_rows, row_elems;
     size_t chunks; /* of a buffer */
     weft_dtype dtype;
     weft_gate *arrived, *ready; /* [buffers][chunks] */
-    weft_gate *sent;            /* [buffers] */
+    weft_gate *sent, *used;     /* [buffers] */
     uint64_t *epochs;           /* [buffers] uses so far */
     int32_t *receivers;         /* [buffers] the rank it is being sent to; -1 */
     int ranks;
@@ -71,18 +74,24 @@ WEFT_NODISCARD weft_status wefti_pipeline_transport_open(
     wefti_pipeline_transport *transport, int peer, bool out);
 
 /*
- * wefti_pipeline_transport_take - buffer may be written: what was sent from it
- * has gone. Blocks: until then.
+ * wefti_pipeline_transport_take - buffer may be written, by compute or by what
+ * comes from a peer (-1: none): what was sent from it has gone, and compute is
+ * done with what was in it. Blocks: until then, unless there is a stream.
  */
-WEFT_NODISCARD weft_status
-wefti_pipeline_transport_take(wefti_pipeline_transport *transport,
-                              wefti_pipeline_record *record, int buffer);
+WEFT_NODISCARD weft_status wefti_pipeline_transport_take(
+    wefti_pipeline_transport *transport, wefti_pipeline_record *record,
+    int buffer, int peer);
+
+/* What compute has been given to do with these buffers is all there is. */
+WEFT_NODISCARD weft_status wefti_pipeline_transport_release(
+    wefti_pipeline_transport *transport, const int32_t *buffers, size_t count);
 
 /* Posts one message to or from peer, in chunks; the buffer has been taken. */
 WEFT_NODISCARD weft_status wefti_pipeline_transport_post(
     wefti_pipeline_transport *transport, int buffer, int peer, bool send);
 
-/* All that has been posted has gone or come. Blocks: until then. */
+/* All that has been posted has gone or come, and compute has ended. Blocks:
+ * until then. */
 WEFT_NODISCARD weft_status
 wefti_pipeline_transport_settle(wefti_pipeline_transport *transport);
 

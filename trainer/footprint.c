@@ -22,16 +22,21 @@ static void add_pipe(const wefti_replica *replica, wefti_footprint *sum)
     sum->activations_bytes += pipe->slots * pipe->slot_bytes +
                               pipe->kept_count * pipe->kept_bytes +
                               pipe->workspace.arena_elems * sizeof(real);
-    /* Two micro-batches each of tokens, targets and, where the model is cut,
-     * of rows sent between stages. */
+    /* A step's tokens, targets and losses; where the model is cut, two
+     * micro-batches of rows sent between stages. */
     sum->buffers_bytes += pipe->buffer_bytes;
     if (pipe->info.stages > 1) {
         sum->buffers_bytes += 2 * tokens * shape->hidden * sizeof(real);
     }
-    sum->buffers_bytes += 4 * tokens * sizeof(int32_t);
+    sum->buffers_bytes += wefti_pipe_batch_bytes(&pipe->batch);
     if (pipe->tied) {
         sum->buffers_bytes += shape->vocab * shape->hidden * sizeof(real);
     }
+}
+
+static size_t count_levels(const wefti_replica *replica)
+{
+    return wefti_gradient_count_levels(wefti_replica_count_passes(replica));
 }
 
 /* Of a replica that has been opened. */
@@ -39,9 +44,8 @@ static wefti_footprint plan_of(const wefti_replica *replica)
 {
     const wefti_parameters *plan = &replica->plan;
     wefti_footprint sum = {.parameters_bytes = plan->flat_elems * sizeof(real),
-                           .gradients_bytes =
-                               (1 + replica->gradient.level_count) *
-                               plan->flat_elems * sizeof(real),
+                           .gradients_bytes = (1 + count_levels(replica)) *
+                                              plan->flat_elems * sizeof(real),
                            .moments_bytes = 2 * plan->own_elems * sizeof(real)};
     add_pipe(replica, &sum);
     sum.copy_bytes = replica->saver ? replica->saver->copy_bytes : 0;
@@ -82,10 +86,8 @@ static weft_status make_estimate(wefti_replica *replica, estimate *sum)
     const double counts_exactly = 1e16; /* bytes; far from SIZE_MAX */
     double flat = (double)replica->plan.flat_elems * sizeof(real);
     double own = (double)replica->plan.own_elems * sizeof(real);
-    size_t levels =
-        wefti_gradient_count_levels(wefti_replica_count_passes(replica));
     *sum = (estimate){.parameters = flat,
-                      .gradients = (double)(1 + levels) * flat,
+                      .gradients = (double)(1 + count_levels(replica)) * flat,
                       .moments = 2 * own,
                       .activations = bound_activations(replica),
                       .copy = replica->config.copies ? 3 * own : 0};

@@ -179,17 +179,26 @@ static wefti_micro_batch make_window(const wefti_replica *replica,
 {
     size_t seq = replica->config.shape.seq;
     size_t seen = length < seq ? length : seq;
-    int32_t *tokens = replica->pipe.tokens[0];
+    int32_t *tokens = wefti_pipe_batch_tokens(&replica->pipe.batch, 0);
+    wefti_micro_batch batch = wefti_pipe_batch_get(&replica->pipe.batch, 0);
     memcpy(tokens, text + length - seen, seen * sizeof(*tokens));
-    return (wefti_micro_batch){tokens, NULL, 1, seen};
+    batch.sequences = 1;
+    batch.length = seen;
+    return batch;
 }
+
+/* What a draw needs, for a vocabulary. */
+typedef struct drawing_room {
+    real *last; /* logits */
+    wefti_generate_choice *choices;
+} drawing_room;
 
 /* The next token, on all ranks that take part. */
 static weft_status next_token(wefti_replica *replica,
                               const wefti_micro_batch *batch,
                               const wefti_generate_config *config,
-                              wefti_generate_choice *choices,
-                              wefti_random *random, int32_t *token_out)
+                              const drawing_room *room, wefti_random *random,
+                              int32_t *token_out)
 {
     const real *logits;
     weft_status status = wefti_pipe_evaluate(replica, batch, NULL, &logits);
@@ -197,9 +206,15 @@ static weft_status next_token(wefti_replica *replica,
         return status;
     }
     if (logits) {
-        const real *last =
-            logits + (batch->length - 1) * replica->config.shape.vocab;
-        *token_out = wefti_generate_draw(last, config, choices, random);
+        status = weft_device_copy(replica->config.device, room->last,
+                                  logits + (batch->length - 1) *
+                                               replica->config.shape.vocab,
+                                  config->vocab * sizeof(*room->last), NULL);
+        if (status != WEFT_OK) {
+            return status;
+        }
+        *token_out =
+            wefti_generate_draw(room->last, config, room->choices, random);
     }
     return weft_broadcast(token_out, token_out, 1, WEFT_DTYPE_I32,
                           wefti_pipe_last(&replica->pipe),
@@ -212,9 +227,10 @@ weft_status wefti_generate(wefti_replica *replica,
 {
     size_t length = config->prompt_count;
     int32_t *text = malloc((length + count) * sizeof(*text));
-    wefti_generate_choice *choices = malloc(config->vocab * sizeof(*choices));
+    const drawing_room room = {malloc(config->vocab * sizeof(*room.last)),
+                               malloc(config->vocab * sizeof(*room.choices))};
     weft_status status = WEFT_OK;
-    if (!text || !choices) {
+    if (!text || !room.last || !room.choices) {
         status = wefti_error(WEFT_ERR_NO_MEMORY, "no memory for %zu tokens",
                              length + count);
         goto err_free;
@@ -225,14 +241,15 @@ weft_status wefti_generate(wefti_replica *replica,
     for (size_t i = 0; i < count && status == WEFT_OK; i++) {
         wefti_micro_batch batch = make_window(replica, text, length);
         text[length] = 0;
-        status = next_token(replica, &batch, config, choices, &random,
+        status = next_token(replica, &batch, config, &room, &random,
                             &text[length++]);
     }
     if (status == WEFT_OK) {
         memcpy(tokens_out, text + config->prompt_count, count * sizeof(*text));
     }
 err_free:
-    free(choices);
+    free(room.choices);
+    free(room.last);
     free(text);
     return status;
 }

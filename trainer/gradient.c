@@ -5,10 +5,8 @@
 #include "trainer/gradient.h"
 
 #include "base/check.h"
-#include "base/error.h"
+#include "kernels/math/math_stream.h"
 #include "trainer/model/storage.h"
-
-#include <string.h>
 
 /* A full subtree of 2^k waits only where a later micro-batch follows. */
 size_t wefti_gradient_count_levels(size_t count)
@@ -21,16 +19,15 @@ size_t wefti_gradient_count_levels(size_t count)
 }
 
 weft_status wefti_gradient_init(wefti_gradient *gradient,
-                                const wefti_parameters *plan, real *leaf,
-                                size_t count)
+                                const wefti_gradient *given)
 {
-    *gradient = (wefti_gradient){
-        .math = wefti_math_get(), .plan = plan, .leaf = leaf, .count = count};
+    *gradient = *given;
     weft_status status = WEFT_OK;
-    size_t levels = wefti_gradient_count_levels(count);
+    size_t levels = wefti_gradient_count_levels(given->count);
     while (status == WEFT_OK && gradient->level_count < levels) {
-        status = wefti_storage_alloc(plan->flat_elems,
-                                     &gradient->levels[gradient->level_count]);
+        status = wefti_storage_alloc_on(
+            given->device, given->compute, given->plan->flat_elems,
+            &gradient->levels[gradient->level_count]);
         gradient->level_count++;
     }
     if (status != WEFT_OK) {
@@ -42,36 +39,50 @@ weft_status wefti_gradient_init(wefti_gradient *gradient,
 void wefti_gradient_fini(wefti_gradient *gradient)
 {
     for (size_t i = 0; i < gradient->level_count; i++) {
-        wefti_storage_free(gradient->levels[i]);
+        wefti_storage_free_on(gradient->device, gradient->levels[i]);
     }
     *gradient = (wefti_gradient){0};
 }
 
-void wefti_gradient_add(wefti_gradient *gradient, size_t bucket, size_t number)
+/* leaf += level, of a bucket. */
+static weft_status add(const wefti_gradient *gradient, size_t level,
+                       size_t start, size_t elems)
+{
+    const wefti_math_tensor sum =
+        wefti_math_flat(gradient->leaf + start, WEFTI_REAL_DTYPE, elems);
+    const wefti_math_tensor left = wefti_math_flat(
+        gradient->levels[level] + start, WEFTI_REAL_DTYPE, elems);
+    return wefti_stream_add(gradient->compute, &sum, &left, &sum);
+}
+
+weft_status wefti_gradient_add(wefti_gradient *gradient, size_t bucket,
+                               size_t number)
 {
     WEFTI_ASSERT(number < gradient->count);
     const weft_bucket_extent *extent = &gradient->plan->buckets[bucket];
     size_t start = extent->start_elems;
     size_t elems = extent->share_elems * gradient->plan->nranks;
-    real *leaf = gradient->leaf + start;
     bool last = number + 1 == gradient->count;
+    weft_status status = WEFT_OK;
     size_t level = 0;
     /*
      * Level k holds the neighbour on the left where bit k of number is set. An
      * inner micro-batch carries as far as the ones go without a gap; the last
      * one has no neighbour on the right, ever, and collects them all.
      */
-    for (; number >> level; level++) {
+    for (; number >> level && status == WEFT_OK; level++) {
         if ((number >> level) & 1) {
-            gradient->math->add(leaf, gradient->levels[level] + start, leaf,
-                                elems);
+            status = add(gradient, level, start, elems);
         } else if (!last) {
             break;
         }
     }
-    if (!last) {
-        memcpy(gradient->levels[level] + start, leaf, elems * sizeof(*leaf));
-    }
+    return status == WEFT_OK && !last
+               ? weft_device_copy(gradient->device,
+                                  gradient->levels[level] + start,
+                                  gradient->leaf + start, elems * sizeof(real),
+                                  gradient->compute)
+               : status;
 }
 
 double wefti_gradient_tree_sum(const double *values, size_t count)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * trainer/gradient.h - the sum of the micro-batch gradients of one step, added
- * in one balanced binary tree over the micro-batch number.
+ * trainer/gradient.h - the sum of the micro-batch gradients of one step, of a
+ * group of parameters, added in one balanced binary tree over the micro-batch
+ * number.
  *
  *   numbers   0   1   2   3   4   5   6
  *              \ /     \ /     \ /    |
@@ -19,14 +20,15 @@
 #ifndef TRAINER_GRADIENT_H
 #define TRAINER_GRADIENT_H
 
-#include "kernels/math/math_table.h"
 #include "trainer/model/parameters.h"
+#include "weft/device.h"
 
 enum { WEFTI_GRADIENT_LEVELS_MOST = 32 };
 
 typedef struct wefti_gradient {
-    const wefti_math *math;
-    const wefti_parameters *plan; /* borrowed */
+    weft_device *device;
+    weft_stream *compute;         /* as in wefti_replica */
+    const wefti_group_plan *plan; /* borrowed */
     size_t count;                 /* micro-batches of this rank in a step */
     size_t level_count;
     real *leaf; /* flat: the current micro-batch, at last the sum */
@@ -37,22 +39,22 @@ typedef struct wefti_gradient {
 size_t wefti_gradient_count_levels(size_t count);
 
 /*
- * wefti_gradient_init - buffers for count micro-batches a step, all zero.
+ * wefti_gradient_init - buffers for given count micro-batches a step, all
+ * zero; of it also count device, compute, plan and leaf, which is flat and
+ * zero.
  *
- * leaf   flat and zero; borrowed.
- *
- * Returns     OK | ERR_NO_MEMORY.
+ * Returns     as wefti_storage_alloc_on.
  */
 WEFT_NODISCARD weft_status wefti_gradient_init(wefti_gradient *gradient,
-                                               const wefti_parameters *plan,
-                                               real *leaf, size_t count);
+                                               const wefti_gradient *given);
 void wefti_gradient_fini(wefti_gradient *gradient);
 
 /*
  * wefti_gradient_add - take a bucket of micro-batch number (0 .. count - 1, in
- * order) from leaf. After the last one leaf holds the bucket's sum.
+ * order) from leaf. After the last one leaf holds the bucket's sum. Queued.
  */
-void wefti_gradient_add(wefti_gradient *gradient, size_t bucket, size_t number);
+WEFT_NODISCARD weft_status wefti_gradient_add(wefti_gradient *gradient,
+                                              size_t bucket, size_t number);
 
 /* The same tree over plain numbers. */
 double wefti_gradient_tree_sum(const double *values, size_t count);

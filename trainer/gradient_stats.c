@@ -44,42 +44,51 @@ void wefti_gradient_stats_fini(wefti_gradient_stats *stats)
 }
 
 /* Of a tensor what lies in this rank's share of its bucket. */
-static void look_at(const wefti_replica *replica, const wefti_tensor *tensor,
-                    double *most_out, double *zeros_out)
+static weft_status look_at(const wefti_replica *replica,
+                           const wefti_tensor *tensor, double *most_out,
+                           double *zeros_out)
 {
-    const wefti_parameters *plan = &replica->plan;
-    size_t share = wefti_parameters_share(plan, tensor->bucket, replica->share);
-    size_t share_end = share + plan->buckets[tensor->bucket].share_elems;
-    size_t from = tensor->start_elems > share ? tensor->start_elems : share;
-    size_t end = tensor->start_elems + wefti_tensor_elems(&tensor->info);
+    const wefti_parameter_group *group = &replica->groups[tensor->info.group];
+    wefti_tensor_share own = {.elems = 0};
     double most = 0;
     size_t zeros = 0;
-    for (size_t i = from; i < end && i < share_end; i++) {
-        double value = fabs((double)replica->gradient.leaf[i]);
+    (void)wefti_tensor_cut(&replica->plan, tensor, group->rank, &own);
+    real *values = malloc(own.elems * sizeof(*values) + 1);
+    if (!values) {
+        return wefti_error(WEFT_ERR_NO_MEMORY,
+                           "no memory for %zu gradients of %s", own.elems,
+                           tensor->info.name);
+    }
+    weft_status status = wefti_replica_copy(
+        replica, values, group->gradient.leaf + own.start_elems,
+        own.elems * sizeof(*values));
+    for (size_t i = 0; i < own.elems && status == WEFT_OK; i++) {
+        double value = fabs((double)values[i]);
         most = value > most ? value : most;
         zeros += !(value > 0);
     }
+    free(values);
     *most_out = most;
     *zeros_out = (double)zeros;
+    return status;
 }
 
 weft_status wefti_gradient_stats_take(wefti_gradient_stats *stats,
                                       const wefti_replica *replica)
 {
     weft_comm *comm = replica->config.comm;
-    for (size_t t = 0; t < stats->count; t++) {
+    weft_status status = WEFT_OK;
+    for (size_t t = 0; t < stats->count && status == WEFT_OK; t++) {
         const wefti_tensor *tensor = &replica->plan.tensors[t];
         size_t elems = wefti_tensor_elems(&tensor->info);
         stats->norms[t] = sqrt(wefti_sumsq_reduce(
             replica->sums + tensor->first_block, wefti_sumsq_blocks(elems)));
-        stats->most[t] = stats->zeros[t] = 0;
-        if (tensor->here) {
-            look_at(replica, tensor, &stats->most[t], &stats->zeros[t]);
-        }
+        status = look_at(replica, tensor, &stats->most[t], &stats->zeros[t]);
     }
-    weft_status status =
-        weft_allreduce(stats->most, stats->most, stats->count, WEFT_DTYPE_F64,
-                       WEFT_REDOP_MAX, comm, NULL);
+    if (status == WEFT_OK) {
+        status = weft_allreduce(stats->most, stats->most, stats->count,
+                                WEFT_DTYPE_F64, WEFT_REDOP_MAX, comm, NULL);
+    }
     if (status == WEFT_OK) {
         status = weft_allreduce(stats->zeros, stats->zeros, stats->count,
                                 WEFT_DTYPE_F64, WEFT_REDOP_SUM, comm, NULL);

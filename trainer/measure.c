@@ -101,10 +101,12 @@ static weft_status run_rounds(wefti_replica *replica,
         for (int kind = 0; kind < WEFTI_MEASURE_KINDS; kind++) {
             weft_status status = run_kind(replica, (wefti_measure_kind)kind,
                                           round * ROUND_STEPS, &kinds[kind]);
+            if (status == WEFT_OK) {
+                status = wefti_snapshot_restore(snapshot, replica);
+            }
             if (status != WEFT_OK) {
                 return status;
             }
-            wefti_snapshot_restore(snapshot, replica);
         }
     }
     return WEFT_OK;

@@ -5,6 +5,7 @@
 #include "trainer/optimizer.h"
 
 #include "base/check.h"
+#include "kernels/math/math_stream.h"
 #include "trainer/model/storage.h"
 
 #include <math.h>
@@ -13,17 +14,15 @@ static_assert(WEFTI_BLOCK_ELEMS == WEFTI_SUMSQ_BLOCK,
               "shares must end where blocks of the norm end");
 
 weft_status wefti_optimizer_init(wefti_optimizer *optimizer,
-                                 const wefti_parameters *plan, size_t rank,
-                                 const wefti_optimizer_config *config)
+                                 const wefti_optimizer *given)
 {
-    *optimizer = (wefti_optimizer){.config = *config,
-                                   .math = wefti_math_get(),
-                                   .plan = plan,
-                                   .rank = rank};
-    weft_status status =
-        wefti_storage_alloc(plan->own_elems, &optimizer->first);
+    *optimizer = *given;
+    size_t elems = given->plan->groups[given->group].own_elems;
+    weft_status status = wefti_storage_alloc_on(given->device, given->compute,
+                                                elems, &optimizer->first);
     if (status == WEFT_OK) {
-        status = wefti_storage_alloc(plan->own_elems, &optimizer->second);
+        status = wefti_storage_alloc_on(given->device, given->compute, elems,
+                                        &optimizer->second);
     }
     if (status != WEFT_OK) {
         wefti_optimizer_fini(optimizer);
@@ -33,8 +32,8 @@ weft_status wefti_optimizer_init(wefti_optimizer *optimizer,
 
 void wefti_optimizer_fini(wefti_optimizer *optimizer)
 {
-    wefti_storage_free(optimizer->first);
-    wefti_storage_free(optimizer->second);
+    wefti_storage_free_on(optimizer->device, optimizer->first);
+    wefti_storage_free_on(optimizer->device, optimizer->second);
     *optimizer = (wefti_optimizer){0};
 }
 
@@ -63,31 +62,39 @@ double wefti_optimizer_clip(const wefti_optimizer_config *config, double norm)
     return config->clip > 0 && norm > config->clip ? config->clip / norm : 1.0;
 }
 
-size_t wefti_optimizer_own(const wefti_optimizer *optimizer, size_t bucket)
+/* Whether this rank has any of a tensor in its share of a bucket. */
+static bool cut_from(const wefti_optimizer *optimizer, size_t bucket,
+                     const wefti_tensor *tensor, wefti_tensor_share *own_out)
 {
-    size_t start = 0;
-    for (size_t i = 0; i < bucket; i++) {
-        start += optimizer->plan->buckets[i].share_elems;
-    }
-    return start;
+    return tensor->info.group == optimizer->group && tensor->bucket == bucket &&
+           wefti_tensor_cut(optimizer->plan, tensor, optimizer->rank, own_out);
 }
 
-void wefti_optimizer_square(const wefti_optimizer *optimizer, size_t bucket,
-                            const real *gradient, double *blocks)
+static wefti_math_tensor flat(const real *at, size_t elems)
+{
+    return wefti_math_flat((real *)at, WEFTI_REAL_DTYPE, elems);
+}
+
+weft_status wefti_optimizer_square(const wefti_optimizer *optimizer,
+                                   size_t bucket, const real *gradient,
+                                   double *blocks)
 {
     const wefti_parameters *plan = optimizer->plan;
-    wefti_bucket_blocks range = plan->blocks[bucket];
-    size_t per_share = plan->buckets[bucket].share_elems / WEFTI_BLOCK_ELEMS;
-    size_t first = optimizer->rank * per_share;
-    if (range.copy || first >= range.count) {
-        return; /* counted by another rank; nothing but padding */
+    weft_status status = WEFT_OK;
+    for (size_t i = 0; i < plan->tensor_count && status == WEFT_OK; i++) {
+        const wefti_tensor *tensor = &plan->tensors[i];
+        wefti_tensor_share own;
+        if (!tensor->copy && cut_from(optimizer, bucket, tensor, &own)) {
+            const wefti_math_tensor x =
+                flat(gradient + own.start_elems, own.padded_elems);
+            const wefti_math_tensor sums = wefti_math_flat(
+                blocks + tensor->first_block +
+                    own.offset_elems / WEFTI_BLOCK_ELEMS,
+                WEFT_DTYPE_F64, wefti_sumsq_blocks(own.padded_elems));
+            status = wefti_stream_sumsq(optimizer->compute, &sums, &x);
+        }
     }
-    size_t left = range.count - first;
-    size_t count = per_share < left ? per_share : left;
-    optimizer->math->sumsq(
-        blocks + range.first + first,
-        gradient + wefti_parameters_share(plan, bucket, optimizer->rank),
-        count * WEFTI_BLOCK_ELEMS);
+    return status;
 }
 
 static bool decays(const wefti_tensor *tensor)
@@ -96,47 +103,35 @@ static bool decays(const wefti_tensor *tensor)
            tensor->info.kind != WEFTI_TENSOR_EMBEDDING;
 }
 
-/* Where the next tensor of the bucket begins; padding belongs to the last. */
-static size_t tensor_end(const wefti_parameters *plan, size_t tensor)
-{
-    const wefti_tensor *own = &plan->tensors[tensor];
-    if (tensor + 1 < plan->tensor_count &&
-        plan->tensors[tensor + 1].bucket == own->bucket) {
-        return plan->tensors[tensor + 1].start_elems;
-    }
-    return wefti_parameters_share(plan, own->bucket, plan->nranks);
-}
-
-void wefti_optimizer_update(wefti_optimizer *optimizer, size_t bucket,
-                            uint64_t step, double scale, const real *gradient,
-                            real *values)
+weft_status wefti_optimizer_update(wefti_optimizer *optimizer, size_t bucket,
+                                   uint64_t step, double scale,
+                                   const real *gradient, real *values)
 {
     const wefti_parameters *plan = optimizer->plan;
     const wefti_optimizer_config *config = &optimizer->config;
-    size_t share = wefti_parameters_share(plan, bucket, optimizer->rank);
-    size_t share_end = share + plan->buckets[bucket].share_elems;
-    size_t own = wefti_optimizer_own(optimizer, bucket);
     wefti_adamw_config adamw = {.lr = wefti_optimizer_rate(config, step),
                                 .beta1 = config->beta1,
                                 .beta2 = config->beta2,
                                 .eps = config->epsilon,
                                 .grad_scale = scale,
                                 .step = (int64_t)step};
-    for (size_t i = 0; i < plan->tensor_count; i++) {
+    weft_status status = WEFT_OK;
+    for (size_t i = 0; i < plan->tensor_count && status == WEFT_OK; i++) {
         const wefti_tensor *tensor = &plan->tensors[i];
-        if (tensor->bucket != bucket) { /* another's may be in none here */
-            continue;
-        }
-        size_t end = tensor_end(plan, i);
-        size_t from = tensor->start_elems > share ? tensor->start_elems : share;
-        size_t to = end < share_end ? end : share_end;
-        if (from >= to) {
+        wefti_tensor_share own;
+        if (!cut_from(optimizer, bucket, tensor, &own)) {
             continue;
         }
         adamw.weight_decay = decays(tensor) ? config->weight_decay : 0.0;
-        optimizer->math->adamw(values + from,
-                               optimizer->first + own + (from - share),
-                               optimizer->second + own + (from - share),
-                               gradient + from, to - from, &adamw);
+        const size_t elems = own.padded_elems;
+        const wefti_math_tensor master = flat(values + own.start_elems, elems);
+        const wefti_math_tensor first =
+            flat(optimizer->first + own.own_elems, elems);
+        const wefti_math_tensor second =
+            flat(optimizer->second + own.own_elems, elems);
+        const wefti_math_tensor grad = flat(gradient + own.start_elems, elems);
+        status = wefti_stream_adamw(optimizer->compute, NULL, &master, &first,
+                                    &second, &grad, NULL, &adamw);
     }
+    return status;
 }

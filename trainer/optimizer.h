@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * trainer/optimizer.h - AdamW on this rank's shares of the parameters (ZeRO
- * stage 1), with warm-up, a decaying rate and clipping by the global norm.
+ * trainer/optimizer.h - AdamW on this rank's shares of a group of parameters
+ * (ZeRO stage 1), with warm-up, a decaying rate and clipping by the global
+ * norm.
  *
  * Rates, norms and scales are computed in double. The norm is a sum over
  * blocks of 1024 elements whose borders no layout moves, added first to last:
@@ -13,8 +14,9 @@
 #ifndef TRAINER_OPTIMIZER_H
 #define TRAINER_OPTIMIZER_H
 
-#include "kernels/math/math_table.h"
+#include "kernels/math/sumsq.h"
 #include "trainer/model/parameters.h"
+#include "weft/device.h"
 
 /*
  * steps          of the whole run: the decay ends there, at min_ratio of lr.
@@ -40,17 +42,22 @@ typedef struct wefti_optimizer_config {
 
 typedef struct wefti_optimizer {
     wefti_optimizer_config config;
-    const wefti_math *math;
+    weft_device *device;
+    weft_stream *compute;         /* as in wefti_replica */
     const wefti_parameters *plan; /* borrowed */
+    size_t group;                 /* of the plan */
     size_t rank;
     real *first;  /* [own_elems], bucket by bucket */
     real *second; /* [own_elems] */
 } wefti_optimizer;
 
-/* Returns OK | ERR_NO_MEMORY. */
-WEFT_NODISCARD weft_status
-wefti_optimizer_init(wefti_optimizer *optimizer, const wefti_parameters *plan,
-                     size_t rank, const wefti_optimizer_config *config);
+/*
+ * wefti_optimizer_init - moments, all zero; the rest is that of given.
+ *
+ * Returns     as wefti_storage_alloc_on.
+ */
+WEFT_NODISCARD weft_status wefti_optimizer_init(wefti_optimizer *optimizer,
+                                                const wefti_optimizer *given);
 void wefti_optimizer_fini(wefti_optimizer *optimizer);
 
 /* The rate of step 1, 2, ... */
@@ -62,24 +69,24 @@ double wefti_optimizer_clip(const wefti_optimizer_config *config, double norm);
 
 /*
  * wefti_optimizer_square - sums of squares of this rank's share of a bucket,
- * by block.
+ * by block. Queued.
  *
  * gradient   flat
- * blocks     [plan->block_count]; those of the share are written
+ * blocks     [plan->block_count], of the device; those of the share are written
  */
-void wefti_optimizer_square(const wefti_optimizer *optimizer, size_t bucket,
-                            const real *gradient, double *blocks);
+WEFT_NODISCARD weft_status
+wefti_optimizer_square(const wefti_optimizer *optimizer, size_t bucket,
+                       const real *gradient, double *blocks);
 
 /*
- * wefti_optimizer_update - one step on this rank's share of a bucket.
+ * wefti_optimizer_update - one step on this rank's share of a bucket. Queued.
  *
  * scale      of the gradients, from wefti_optimizer_clip
  */
-void wefti_optimizer_update(wefti_optimizer *optimizer, size_t bucket,
-                            uint64_t step, double scale, const real *gradient,
-                            real *values);
-
-/* Where the share of a bucket begins in first and second. */
-size_t wefti_optimizer_own(const wefti_optimizer *optimizer, size_t bucket);
+WEFT_NODISCARD weft_status wefti_optimizer_update(wefti_optimizer *optimizer,
+                                                  size_t bucket, uint64_t step,
+                                                  double scale,
+                                                  const real *gradient,
+                                                  real *values);
 
 #endif

@@ -44,6 +44,14 @@ static weft_status print_stages(const wefti_config *config, size_t stages,
     const wefti_model_shape shape = wefti_run_shape(config);
     size_t tokens = (size_t)config->train.micro_batch_size * shape.seq;
     wefti_layer_run *parts = calloc(stages, sizeof(*parts));
+    wefti_parameters_config layout = {
+        .shape = shape,
+        .bucket_bytes = (size_t)(config->overlap.bucket_mb * 1e6),
+        .nranks = {1, 1},
+        .parts = parts,
+        .part_count = stages,
+        .cut = stages > 1};
+    wefti_tensor_list list;
     wefti_parameters plan;
     if (!parts) {
         return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for %zu stages",
@@ -55,9 +63,11 @@ static weft_status print_stages(const wefti_config *config, size_t stages,
         parts[i].layers_end = (size_t)wefti_layers_before(
             (int)shape.layers, (int)stages, (int)i + 1);
     }
-    weft_status status = wefti_parameters_plan_parts(
-        &shape, (size_t)(config->overlap.bucket_mb * 1e6), 1, parts, stages,
-        stages > 1, &plan);
+    weft_status status = wefti_tensor_list_init(&list, &shape);
+    if (status == WEFT_OK) {
+        status = wefti_parameters_plan_list(&layout, &list, &plan);
+        wefti_tensor_list_fini(&list);
+    }
     free(parts);
     if (status != WEFT_OK) {
         return status;

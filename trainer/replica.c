@@ -5,7 +5,6 @@
 #include "trainer/replica.h"
 
 #include "base/error.h"
-#include "comm/make/explain.h"
 #include "trainer/checkpoint/pause.h"
 #include "trainer/footprint.h"
 #include "trainer/model/storage.h"
@@ -24,31 +23,17 @@ double *wefti_replica_times(const wefti_replica *replica, size_t rank)
            rank * WEFTI_STEP_TIMES;
 }
 
-/*
- * What the ranks of the group exchange: in memory that they read from each
- * other where they can, as no message is copied on its way then.
- */
-static weft_status make_exchanged(wefti_replica *replica, real **leaf_out)
+real *wefti_replica_values(const wefti_replica *replica,
+                           const wefti_tensor *tensor)
 {
-    const size_t elems = replica->plan.flat_elems;
-    const size_t line = WEFTI_STORAGE_ALIGN_BYTES / sizeof(real);
-    const size_t stride = (elems + line) / line * line;
-    weft_status status;
-    if (wefti_comm_reads_mapped(replica->mesh.comms[WEFTI_MESH_DATA])) {
-        status = weft_mem_create(replica->mesh.comms[WEFTI_MESH_DATA],
-                                 2 * stride * sizeof(real), &replica->shared);
-        real *base = weft_mem_get_base(replica->shared);
-        replica->values = base;
-        *leaf_out = base ? base + stride : NULL;
-        return status;
-    }
-    status = wefti_storage_alloc(elems, &replica->own_values);
-    if (status == WEFT_OK) {
-        status = wefti_storage_alloc(elems, &replica->own_leaf);
-    }
-    replica->values = replica->own_values;
-    *leaf_out = replica->own_leaf;
-    return status;
+    return replica->groups[tensor->info.group].values + tensor->start_elems;
+}
+
+real *wefti_replica_gradient(const wefti_replica *replica,
+                             const wefti_tensor *tensor)
+{
+    return replica->groups[tensor->info.group].gradient.leaf +
+           tensor->start_elems;
 }
 
 static weft_status make_sums(wefti_replica *replica)
@@ -61,25 +46,16 @@ static weft_status make_sums(wefti_replica *replica)
     replica->sums =
         calloc(replica->step_sums > windows ? replica->step_sums : windows,
                sizeof(*replica->sums));
-    return replica->sums ? WEFT_OK
-                         : wefti_error(WEFT_ERR_NO_MEMORY,
-                                       "no memory for the sums of a step");
-}
-
-static weft_status make_gather(wefti_replica *replica)
-{
-    const weft_bucket_config config = {
-        .size_bytes = sizeof(config),
-        .comm = replica->mesh.comms[WEFTI_MESH_DATA],
-        .device = replica->config.device,
-        .collective = WEFT_COLLECTIVE_ALLGATHER,
-        .buffer = replica->values,
-        .dtype = WEFTI_REAL_DTYPE,
-        .extents = replica->plan.buckets,
-        .count = replica->plan.bucket_count,
-        .class_id = wefti_mesh_class(WEFTI_MESH_DATA),
-        .label = "parameters"};
-    return weft_bucket_create(&config, &replica->gather);
+    if (!replica->sums) {
+        return wefti_error(WEFT_ERR_NO_MEMORY,
+                           "no memory for the sums of a step");
+    }
+    void *squares = NULL;
+    weft_status status = weft_device_alloc(
+        config->device, replica->plan.block_count * sizeof(*replica->squares),
+        &squares);
+    replica->squares = squares;
+    return status;
 }
 
 size_t wefti_replica_first_micro(const wefti_replica *replica, size_t copy)
@@ -107,8 +83,17 @@ void wefti_replica_load(const wefti_replica *replica, uint64_t first,
     }
 }
 
+/* A host needs no thread beside the one that calls. */
+static weft_status make_compute(wefti_replica *replica)
+{
+    weft_device *device = replica->config.device;
+    return weft_device_get_caps(device) & WEFT_CAP_HOST_READS
+               ? WEFT_OK
+               : weft_stream_create(device, 0, &replica->compute);
+}
+
 /* The mesh of the job, and this rank's place in it. */
-static weft_status connect_mesh(wefti_replica *replica)
+static weft_status connect_mesh(wefti_replica *replica, size_t groups)
 {
     const wefti_replica_config *config = &replica->config;
     weft_schedule_info info = {.size_bytes = sizeof(info)};
@@ -121,70 +106,136 @@ static weft_status connect_mesh(wefti_replica *replica)
     }
     if (status == WEFT_OK) {
         status = wefti_mesh_connect(&replica->mesh, &mesh, config->comm,
-                                    config->ledger);
+                                    config->ledger, groups);
     }
     if (status == WEFT_OK) {
-        weft_comm *data = replica->mesh.comms[WEFTI_MESH_DATA];
         replica->copy = (size_t)replica->mesh.at.dp;
         replica->copies = (size_t)mesh.dp;
-        replica->share = (size_t)weft_comm_get_rank(data);
-        replica->shares = (size_t)weft_comm_get_nranks(data);
     }
     return status;
 }
 
+static weft_comm *find_replicas(const wefti_replica *replica, size_t group)
+{
+    return replica->mesh.comms[WEFTI_MESH_DATA + group];
+}
+
 /* This rank's parts of the model, often all of it. */
-static weft_status plan_parts(wefti_replica *replica)
+static weft_status plan_parts(wefti_replica *replica,
+                              const wefti_tensor_list *list)
 {
     const wefti_replica_config *config = &replica->config;
-    size_t count = 0;
     wefti_layer_run *parts = calloc(config->shape.layers, sizeof(*parts));
     if (!parts) {
         return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for %zu parts",
                            config->shape.layers);
     }
+    wefti_parameters_config plan = {.shape = config->shape,
+                                    .bucket_bytes = config->bucket_bytes,
+                                    .parts = parts};
     weft_status status =
         wefti_pipe_place(&replica->pipe, &config->pipe, &replica->mesh,
-                         &config->shape, parts, &count);
+                         &config->shape, parts, &plan.part_count);
     if (status == WEFT_OK) {
-        status = wefti_parameters_plan_parts(
-            &config->shape, config->bucket_bytes, replica->shares, parts, count,
-            replica->pipe.info.stages > 1, &replica->plan);
+        plan.cut = replica->pipe.info.stages > 1;
+        for (size_t g = 0; g < list->group_count; g++) {
+            plan.nranks[g] =
+                (size_t)weft_comm_get_nranks(find_replicas(replica, g));
+        }
+        status = wefti_parameters_plan_list(&plan, list, &replica->plan);
     }
     free(parts);
     return status;
 }
 
+/* Which ranks have what. */
+static weft_status place(wefti_replica *replica)
+{
+    wefti_tensor_list list;
+    weft_status status = wefti_tensor_list_init(&list, &replica->config.shape);
+    if (status == WEFT_OK) {
+        status = connect_mesh(replica, list.group_count);
+    }
+    if (status == WEFT_OK) {
+        status = plan_parts(replica, &list);
+    }
+    wefti_tensor_list_fini(&list);
+    return status;
+}
+
+size_t wefti_replica_count_micro(const wefti_replica *replica)
+{
+    return wefti_replica_first_micro(replica, replica->copy + 1) -
+           wefti_replica_first_micro(replica, replica->copy);
+}
+
 size_t wefti_replica_count_passes(const wefti_replica *replica)
 {
-    size_t all = wefti_replica_first_micro(replica, replica->copy + 1) -
-                 wefti_replica_first_micro(replica, replica->copy);
-    return all / (size_t)replica->pipe.info.directions;
+    return wefti_replica_count_micro(replica) /
+           (size_t)replica->pipe.info.directions;
+}
+
+weft_status wefti_replica_wait(const wefti_replica *replica)
+{
+    return replica->compute ? weft_stream_wait(replica->compute) : WEFT_OK;
+}
+
+weft_status wefti_replica_copy(const wefti_replica *replica, void *dst,
+                               const void *src, size_t bytes)
+{
+    weft_status status = wefti_replica_wait(replica);
+    return status == WEFT_OK
+               ? weft_device_copy(replica->config.device, dst, src, bytes, NULL)
+               : status;
 }
 
 static weft_status make_all(wefti_replica *replica)
 {
     const wefti_replica_config *config = &replica->config;
-    real *leaf;
-    weft_status status = make_exchanged(replica, &leaf);
-    if (status == WEFT_OK) {
-        status = wefti_gradient_init(&replica->gradient, &replica->plan, leaf,
-                                     wefti_replica_count_passes(replica));
+    weft_status status = make_sums(replica);
+    for (size_t g = 0; g < replica->plan.group_count && status == WEFT_OK;
+         g++) {
+        const wefti_parameter_group_config group = {
+            .plan = &replica->plan,
+            .number = g,
+            .comm = find_replicas(replica, g),
+            .device = config->device,
+            .compute = replica->compute,
+            .passes = wefti_replica_count_passes(replica),
+            .optimizer = config->optimizer};
+        status = wefti_parameter_group_init(&replica->groups[g], &group);
+    }
+    return status == WEFT_OK
+               ? wefti_pipe_open(&replica->pipe, &config->pipe, replica)
+               : status;
+}
+
+/* The host draws them; where it does not reach the device, elsewhere. */
+static weft_status set_start_values(wefti_replica *replica)
+{
+    const size_t groups = replica->plan.group_count;
+    real *values[WEFTI_TENSOR_GROUPS_MOST] = {NULL};
+    weft_status status = WEFT_OK;
+    for (size_t g = 0; g < groups && status == WEFT_OK; g++) {
+        values[g] = replica->groups[g].values;
+        if (replica->compute) {
+            status = wefti_storage_alloc(replica->plan.groups[g].flat_elems,
+                                         &values[g]);
+        }
     }
     if (status == WEFT_OK) {
-        status = wefti_optimizer_init(&replica->optimizer, &replica->plan,
-                                      replica->share, &config->optimizer);
+        wefti_parameters_init(&replica->plan, replica->config.seed,
+                              &replica->config.start, values);
     }
-    if (status == WEFT_OK) {
-        status = make_sums(replica);
+    for (size_t g = 0; replica->compute && g < groups; g++) {
+        if (status == WEFT_OK) {
+            status = wefti_replica_copy(
+                replica, replica->groups[g].values, values[g],
+                replica->plan.groups[g].flat_elems * sizeof(real));
+        }
+        wefti_storage_free(values[g]);
     }
-    if (status == WEFT_OK) {
-        status = make_gather(replica);
-    }
-    if (status != WEFT_OK) {
-        return status;
-    }
-    return wefti_pipe_open(&replica->pipe, &config->pipe, replica);
+    return status;
 }
 
 weft_status wefti_replica_init(wefti_replica *replica,
@@ -195,15 +246,18 @@ weft_status wefti_replica_init(wefti_replica *replica,
                         .rank = (size_t)weft_comm_get_rank(config->comm),
                         .nranks = (size_t)weft_comm_get_nranks(config->comm),
                         .resident_bytes = wefti_footprint_resident_bytes()};
-    weft_status status = connect_mesh(replica);
-    if (status == WEFT_OK) {
-        status = plan_parts(replica);
-    }
+    weft_status status = place(replica);
     if (status == WEFT_OK) {
         status = wefti_footprint_check(replica);
     }
     if (status == WEFT_OK) {
+        status = make_compute(replica);
+    }
+    if (status == WEFT_OK) {
         status = make_all(replica);
+    }
+    if (status == WEFT_OK) {
+        status = set_start_values(replica);
     }
     if (status != WEFT_OK) {
         int failed = replica->failed;
@@ -214,8 +268,6 @@ weft_status wefti_replica_init(wefti_replica *replica,
         replica->failed = failed;
         return status;
     }
-    wefti_parameters_init(&replica->plan, config->seed, &config->start,
-                          replica->values);
     return WEFT_OK;
 }
 
@@ -229,39 +281,40 @@ void wefti_replica_fini(wefti_replica *replica)
 {
     wefti_saver_destroy(replica->saver); /* which reads the pause's list */
     wefti_pause_destroy(replica->pause);
-    weft_bucket_destroy(replica->gather);
+    (void)!wefti_replica_wait(replica); /* what is queued uses the rest */
     wefti_pipe_fini(&replica->pipe);
+    for (size_t g = 0; g < replica->plan.group_count; g++) {
+        wefti_parameter_group_fini(&replica->groups[g]);
+    }
+    weft_device_free(replica->config.device, replica->squares);
     free(replica->sums);
-    wefti_storage_free(replica->own_values);
-    wefti_storage_free(replica->own_leaf);
-    wefti_optimizer_fini(&replica->optimizer);
-    wefti_gradient_fini(&replica->gradient);
     wefti_parameters_fini(&replica->plan);
-    weft_mem_destroy(replica->shared);
+    weft_stream_destroy(replica->compute);
     wefti_mesh_leave(&replica->mesh);
     *replica = (wefti_replica){0};
 }
 
 weft_status wefti_replica_settle(wefti_replica *replica)
 {
-    for (; replica->arrived < replica->plan.bucket_count; replica->arrived++) {
-        weft_status status =
-            weft_bucket_wait(replica->gather, replica->arrived);
-        if (status != WEFT_OK) {
-            return status;
-        }
+    weft_status status = WEFT_OK;
+    for (size_t g = 0; g < replica->plan.group_count && status == WEFT_OK;
+         g++) {
+        status = wefti_parameter_group_settle(&replica->groups[g]);
     }
-    return WEFT_OK;
+    return status;
 }
 
-weft_status wefti_replica_collect(wefti_replica *replica)
+weft_status wefti_replica_gather(wefti_replica *replica, weft_bucket_mode mode)
 {
-    weft_status status =
-        weft_bucket_begin(replica->gather, WEFT_BUCKET_BLOCKING);
-    replica->arrived = 0;
-    for (size_t i = 0; i < replica->plan.bucket_count && status == WEFT_OK;
-         i++) {
-        status = weft_bucket_ready(replica->gather, i);
+    weft_status status = WEFT_OK;
+    for (size_t g = 0; g < replica->plan.group_count && status == WEFT_OK;
+         g++) {
+        wefti_parameter_group *group = &replica->groups[g];
+        status = wefti_parameter_group_begin(group, mode);
+        for (size_t i = 0; i < group->plan->bucket_count && status == WEFT_OK;
+             i++) {
+            status = weft_bucket_ready(group->gather, i);
+        }
     }
     return status == WEFT_OK ? wefti_replica_settle(replica) : status;
 }
@@ -270,14 +323,15 @@ void wefti_replica_work_begin(wefti_replica *replica, const char *label)
 {
     wefti_replica_work_end(replica);
     replica->label = label;
-    replica->span =
-        weft_span_open(replica->config.ledger, WEFT_CLASS_COMPUTE, label, NULL);
+    replica->span = weft_span_open(replica->config.ledger, WEFT_CLASS_COMPUTE,
+                                   label, replica->compute);
 }
 
 void wefti_replica_work_end(wefti_replica *replica)
 {
     if (replica->label) {
-        weft_span_close(replica->config.ledger, replica->span, NULL);
+        weft_span_close(replica->config.ledger, replica->span,
+                        replica->compute);
         replica->label = NULL;
     }
 }
@@ -286,31 +340,34 @@ void wefti_replica_work_end(wefti_replica *replica)
 weft_status wefti_replica_use(void *context, size_t tensor)
 {
     wefti_replica *replica = context;
-    size_t end = replica->plan.tensors[tensor].bucket + 1;
+    const wefti_tensor *used = &replica->plan.tensors[tensor];
+    wefti_parameter_group *group = &replica->groups[used->info.group];
     const char *label = replica->label;
     weft_status status = WEFT_OK;
-    while (replica->arrived < end && status == WEFT_OK) {
-        status = weft_bucket_test(replica->gather, replica->arrived);
+    while (group->arrived <= used->bucket && status == WEFT_OK) {
+        status = weft_bucket_test(group->gather, group->arrived);
         if (status == WEFT_INPROGRESS && label) {
             wefti_replica_work_end(replica);
-            status = weft_bucket_wait(replica->gather, replica->arrived);
+            status = weft_bucket_wait(group->gather, group->arrived);
             wefti_replica_work_begin(replica, label);
         } else if (status == WEFT_INPROGRESS) {
             weft_pipeline_stop(replica->pipe.pipeline, WEFT_WAIT_PARAM);
-            status = weft_bucket_wait(replica->gather, replica->arrived);
+            status = weft_bucket_wait(group->gather, group->arrived);
             weft_pipeline_resume(replica->pipe.pipeline);
         }
-        replica->arrived += status == WEFT_OK;
+        group->arrived += status == WEFT_OK;
     }
     return status;
 }
 
-/* Validation windows first .. first + count - 1 into tokens and targets. */
+/* Validation windows first .. first + count - 1 as a micro-batch. */
 static wefti_micro_batch load_windows(const wefti_replica *replica,
                                       size_t first, size_t count)
 {
-    int32_t *tokens = replica->pipe.tokens[0];
-    int32_t *targets = replica->pipe.targets[0];
+    const wefti_pipe_batch *all = &replica->pipe.batch;
+    int32_t *tokens = wefti_pipe_batch_tokens(all, 0);
+    int32_t *targets = wefti_pipe_batch_targets(all, 0);
+    wefti_micro_batch batch = wefti_pipe_batch_get(all, 0);
     size_t seq = replica->config.shape.seq;
     for (size_t i = 0; i < count; i++) {
         const wefti_data *data = replica->config.data;
@@ -322,7 +379,8 @@ static wefti_micro_batch load_windows(const wefti_replica *replica,
             targets[i * seq + t] = -1;
         }
     }
-    return (wefti_micro_batch){tokens, targets, count, seq};
+    batch.sequences = count;
+    return batch;
 }
 
 /* How many targets all windows together have. */

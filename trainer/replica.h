@@ -1,15 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * trainer/replica.h - one rank's copy of the model in training: parameters,
- * gradients, its shares of the moments, and the gates that tie them to the
- * other ranks' copies.
- *
- *   values     flat, all of it; after a step each share comes from its owner
- *   leaf       flat gradients; after reduction this rank's shares are the sums
- *   moments    of this rank's shares alone
- *
- * All of this is of the rank's parts of the model (trainer/pipe/pipe.h), shared
- * with the ranks that have the same ones.
+ * trainer/replica.h - one rank's copy of the model in training: the parameters
+ * of its parts of the model (trainer/pipe/pipe.h), in groups that it shares
+ * with the ranks that have the same ones (trainer/parameter_group.h), and what
+ * it computes them with.
  *
  * All ranks make the same calls in the same order.
  */
@@ -17,12 +11,9 @@
 #define TRAINER_REPLICA_H
 
 #include "trainer/data/data.h"
-#include "trainer/gradient.h"
-#include "trainer/optimizer.h"
+#include "trainer/parameter_group.h"
 #include "trainer/pipe/pipe.h"
-#include "weft/bucket.h"
 #include "weft/ledger.h"
-#include "weft/mem.h"
 
 struct wefti_pause;
 struct wefti_saver;
@@ -53,26 +44,21 @@ typedef struct wefti_replica_config {
 
 typedef struct wefti_replica {
     wefti_replica_config config;
+    weft_stream *compute; /* NULL: the host computes, here and now */
     size_t rank, nranks;  /* of the job */
     size_t copy, copies;  /* of the model */
-    size_t share, shares; /* of the parameters this rank has */
     wefti_mesh_comms mesh;
     wefti_parameters plan;
     wefti_pipe pipe;
     struct wefti_pause *pause; /* inside steps; NULL: in tests and trials */
     struct wefti_saver *saver; /* NULL: nothing is saved beside the training */
-    wefti_gradient gradient;
-    wefti_optimizer optimizer;
+    wefti_parameter_group groups[WEFTI_TENSOR_GROUPS_MOST]; /* the plan's */
     uint64_t resident_bytes; /* of the process, before all this was made */
-    weft_mem *shared; /* holds values and the leaf; NULL: the two below do */
-    real *own_values, *own_leaf;
-    real *values;            /* flat */
-    weft_bucket_set *gather; /* over values */
     double *sums;            /* see wefti_replica_losses, _times */
     size_t step_sums;        /* of them travel in a step */
+    double *squares;         /* [block_count], on the device: this step's */
     uint64_t step;           /* steps done */
     uint64_t next_sequence;  /* of the training data */
-    size_t arrived;          /* buckets known to be here since the last step */
     weft_span span;          /* of the compute going on */
     const char *label;       /* of that span */
     int64_t save_ns;         /* stood still to save, in this step */
@@ -80,8 +66,19 @@ typedef struct wefti_replica {
     int failed; /* 1 + the rank that all know to have failed; 0: none */
 } wefti_replica;
 
+/* Micro-batches of this copy in a step. */
+size_t wefti_replica_count_micro(const wefti_replica *replica);
+
 /* Micro-batches that are added up on this rank in a step, of each stage. */
 size_t wefti_replica_count_passes(const wefti_replica *replica);
+
+/* Until what is queued on compute has run. */
+WEFT_NODISCARD weft_status wefti_replica_wait(const wefti_replica *replica);
+
+/* Bytes to the host's memory from the device's or back, after that. */
+WEFT_NODISCARD weft_status wefti_replica_copy(const wefti_replica *replica,
+                                              void *dst, const void *src,
+                                              size_t bytes);
 
 /* Times of a step that ranks exchange: step, compute, bubble. */
 enum { WEFTI_STEP_TIMES = 3 };
@@ -95,7 +92,7 @@ size_t wefti_replica_first_micro(const wefti_replica *replica, size_t copy);
 /* Whether only a communicator fails so. */
 bool wefti_replica_is_fault(weft_status status);
 
-/* Sequences first .. of the training data as a micro-batch. */
+/* Sequences first .. of the training data as a micro-batch, on the host. */
 void wefti_replica_load(const wefti_replica *replica, uint64_t first,
                         int32_t *tokens, int32_t *targets);
 
@@ -122,16 +119,23 @@ void wefti_replica_fini(wefti_replica *replica);
 double *wefti_replica_losses(const wefti_replica *replica);
 double *wefti_replica_times(const wefti_replica *replica, size_t rank);
 
+/* The first element of a tensor that is here, and of its gradient. */
+real *wefti_replica_values(const wefti_replica *replica,
+                           const wefti_tensor *tensor);
+real *wefti_replica_gradient(const wefti_replica *replica,
+                             const wefti_tensor *tensor);
+
 /*
  * wefti_replica_settle - wait until all parameters of the last step are here.
  */
 WEFT_NODISCARD weft_status wefti_replica_settle(wefti_replica *replica);
 
 /*
- * wefti_replica_collect - get the other ranks' shares of the parameters, here
- * and now, after this rank's own have been set from outside.
+ * wefti_replica_gather - get the other ranks' shares of the parameters, and
+ * wait for them: after this rank's own have been set from outside.
  */
-WEFT_NODISCARD weft_status wefti_replica_collect(wefti_replica *replica);
+WEFT_NODISCARD weft_status wefti_replica_gather(wefti_replica *replica,
+                                                weft_bucket_mode mode);
 
 /*
  * wefti_replica_evaluate - mean loss over the validation windows, in nats a

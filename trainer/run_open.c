@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "comm/oob/source.h"
+#include "device/cuda.h"
 #include "trainer/agreement.h"
 #include "trainer/checkpoint/pause.h"
 #include "trainer/exchange/hugging_face.h"
@@ -94,9 +95,25 @@ static weft_status take_seats(wefti_run_state *state)
     return status;
 }
 
+/* This rank's share of the GPUs; the first of another kind. */
+static weft_status open_device(wefti_run_state *state)
+{
+    const char *kind = state->config.train.device;
+    int count = 0, version;
+    weft_status status = WEFT_OK;
+    if (kind && strcmp(kind, "cuda") == 0) {
+        status = wefti_cuda_count(&count, &version);
+    }
+    return status == WEFT_OK
+               ? weft_device_open(kind ? kind : "host",
+                                  count > 0 ? state->how.rank % count : 0,
+                                  &state->device)
+               : status;
+}
+
 static weft_status create_comm(wefti_run_state *state)
 {
-    weft_status status = weft_device_open("host", 0, &state->device);
+    weft_status status = open_device(state);
     if (status != WEFT_OK) {
         return status;
     }

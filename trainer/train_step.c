@@ -16,19 +16,32 @@
 #include <string.h>
 
 /* Squares of this rank's shares, in the order in which they arrive. */
-static weft_status square_shares(wefti_replica *replica)
+static weft_status square_shares(wefti_replica *replica, size_t number)
 {
-    for (size_t i = replica->plan.bucket_count; i > 0; i--) {
-        weft_status status = wefti_pipe_reduced(&replica->pipe, i - 1);
+    const wefti_parameter_group *group = &replica->groups[number];
+    for (size_t i = group->plan->bucket_count; i > 0; i--) {
+        weft_status status = wefti_pipe_reduced(&replica->pipe, number, i - 1);
         if (status != WEFT_OK) {
             return status;
         }
         wefti_replica_work_begin(replica, "norm");
-        wefti_optimizer_square(&replica->optimizer, i - 1,
-                               replica->gradient.leaf, replica->sums);
+        status = wefti_optimizer_square(&group->optimizer, i - 1,
+                                        group->gradient.leaf, replica->squares);
         wefti_replica_work_end(replica);
+        if (status != WEFT_OK) {
+            return status;
+        }
     }
     return WEFT_OK;
+}
+
+/* Squares to the device, as zeros, or from there. */
+static weft_status copy_squares(wefti_replica *replica, bool back)
+{
+    double *here = replica->sums, *there = replica->squares;
+    return weft_device_copy(
+        replica->config.device, back ? here : there, back ? there : here,
+        replica->plan.block_count * sizeof(*here), replica->compute);
 }
 
 static weft_status collect_sums(wefti_replica *replica, weft_bucket_mode mode)
@@ -49,19 +62,21 @@ static weft_status collect_sums(wefti_replica *replica, weft_bucket_mode mode)
 }
 
 /* Updates this rank's shares, each sent on its way at once. */
-static weft_status update_shares(wefti_replica *replica, double grad_norm,
+static weft_status update_shares(wefti_replica *replica,
+                                 wefti_parameter_group *group, double scale,
                                  weft_bucket_mode gather)
 {
-    double scale = wefti_optimizer_clip(&replica->config.optimizer, grad_norm);
-    weft_status status = weft_bucket_begin(replica->gather, gather);
-    replica->arrived = 0;
-    for (size_t i = 0; i < replica->plan.bucket_count && status == WEFT_OK;
+    weft_status status = wefti_parameter_group_begin(group, gather);
+    for (size_t i = 0; i < group->plan->bucket_count && status == WEFT_OK;
          i++) {
         wefti_replica_work_begin(replica, "update");
-        wefti_optimizer_update(&replica->optimizer, i, replica->step + 1, scale,
-                               replica->gradient.leaf, replica->values);
+        status =
+            wefti_optimizer_update(&group->optimizer, i, replica->step + 1,
+                                   scale, group->gradient.leaf, group->values);
         wefti_replica_work_end(replica);
-        status = weft_bucket_ready(replica->gather, i);
+        if (status == WEFT_OK) {
+            status = weft_bucket_ready(group->gather, i);
+        }
     }
     return status;
 }
@@ -131,9 +146,19 @@ weft_status wefti_train_step_run(wefti_replica *replica,
     const wefti_replica_config *config = &replica->config;
     result_out->diverged = false;
     begin_sums(replica, times);
-    weft_status status = wefti_pipe_train(replica, modes.reduce);
+    weft_status status = copy_squares(replica, false);
     if (status == WEFT_OK) {
-        status = square_shares(replica);
+        status = wefti_pipe_train(replica, modes.reduce);
+    }
+    for (size_t g = 0; g < replica->plan.group_count && status == WEFT_OK;
+         g++) {
+        status = square_shares(replica, g);
+    }
+    if (status == WEFT_OK) {
+        status = copy_squares(replica, true);
+    }
+    if (status == WEFT_OK) { /* the host's one wait */
+        status = wefti_pipe_read_losses(replica);
     }
     if (status == WEFT_OK) {
         status = collect_sums(replica, modes.reduce);
@@ -150,7 +175,13 @@ weft_status wefti_train_step_run(wefti_replica *replica,
     }
     result_out->rate =
         wefti_optimizer_rate(&config->optimizer, replica->step + 1);
-    status = update_shares(replica, result_out->grad_norm, modes.gather);
+    double scale =
+        wefti_optimizer_clip(&config->optimizer, result_out->grad_norm);
+    for (size_t g = 0; g < replica->plan.group_count && status == WEFT_OK;
+         g++) {
+        status =
+            update_shares(replica, &replica->groups[g], scale, modes.gather);
+    }
     if (status == WEFT_OK) {
         replica->step++;
         replica->next_sequence += config->global_batch;
@@ -165,12 +196,7 @@ weft_status wefti_train_step_transfer(wefti_replica *replica)
         status = collect_sums(replica, WEFT_BUCKET_BLOCKING);
     }
     if (status == WEFT_OK) {
-        status = weft_bucket_begin(replica->gather, WEFT_BUCKET_OVERLAPPED);
-        replica->arrived = 0;
+        status = wefti_replica_gather(replica, WEFT_BUCKET_OVERLAPPED);
     }
-    for (size_t i = 0; i < replica->plan.bucket_count && status == WEFT_OK;
-         i++) {
-        status = weft_bucket_ready(replica->gather, i);
-    }
-    return status == WEFT_OK ? wefti_replica_settle(replica) : status;
+    return status == WEFT_OK ? wefti_replica_wait(replica) : status;
 }

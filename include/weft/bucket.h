@@ -66,6 +66,12 @@ typedef struct weft_bucket_set weft_bucket_set;
  * extents        [count], copied; at least one.
  * backwards      the order in which buckets get ready: last to first.
  * class_id, label   for the ledger and messages; label is borrowed.
+ * compute        of device: the stream that makes the data and uses the
+ *                results. Nothing of the set blocks then: ready is a signal in
+ *                its order, wait a wait of what is queued there later, and a
+ *                round's operations leave the buffer alone until compute has
+ *                come to its beginning. NULL: the caller does, and blocks.
+ *                Borrowed.
  */
 typedef struct weft_bucket_config {
     size_t size_bytes; /* sizeof(weft_bucket_config) */
@@ -79,6 +85,7 @@ typedef struct weft_bucket_config {
     bool backwards;
     weft_class class_id;
     const char *label;
+    weft_stream *compute;
 } weft_bucket_config;
 
 /*
@@ -92,7 +99,7 @@ WEFT_NODISCARD weft_status weft_bucket_create(const weft_bucket_config *config,
 
 /*
  * weft_bucket_destroy - drains its stream: after a failure, abort the
- * communicator first. NULL is legal.
+ * communicator first. A compute stream has drained before. NULL is legal.
  */
 void weft_bucket_destroy(weft_bucket_set *set);
 
@@ -115,7 +122,8 @@ WEFT_NODISCARD weft_status weft_bucket_begin(weft_bucket_set *set,
  *
  * Returns     what weft_op_post returns | ERR_INVALID (another bucket is next,
  *             or all are ready: nothing has changed).
- * Blocks      in mode BLOCKING, until the operation is done.
+ * Blocks      in mode BLOCKING, until the operation is done; with a compute
+ *             stream that waits, not the caller.
  */
 WEFT_NODISCARD weft_status weft_bucket_ready(weft_bucket_set *set,
                                              size_t bucket);
@@ -124,7 +132,8 @@ WEFT_NODISCARD weft_status weft_bucket_ready(weft_bucket_set *set,
  * weft_bucket_wait - the result of a bucket in the current round is there;
  * true at once before the first round.
  *
- * Returns     OK | ERR_INVALID | the communicator's fault.  Blocks: yes.
+ * Returns     OK | ERR_INVALID | the communicator's fault | with a compute
+ *             stream as weft_gate_wait.  Blocks: unless there is one.
  */
 WEFT_NODISCARD weft_status weft_bucket_wait(weft_bucket_set *set,
                                             size_t bucket);

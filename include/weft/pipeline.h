@@ -59,7 +59,8 @@ typedef struct weft_rows {
  * A value beyond the last row counts as the last. Time spent waiting here is
  * no compute: it goes to the ledger and the step's record as what it is.
  *
- * Returns     OK | the communicator's fault.  Blocks: yes.
+ * Returns     OK | the communicator's fault | with a compute stream as
+ *             weft_gate_wait.  Blocks: unless there is one.
  */
 WEFT_NODISCARD weft_status weft_rows_wait(weft_rows *rows, size_t end_row);
 
@@ -173,6 +174,12 @@ void weft_pipeline_resume(weft_pipeline *pipeline);
  *                with them; when there are more, the rank waits. 0: two for
  *                each peer that this rank sends to.
  * calls, context what the actions do; copied, borrowed.
+ * compute        of device: the stream that calls queue their work on. Neither
+ *                they nor the pipeline wait then: weft_rows_wait lets what is
+ *                queued later wait, weft_rows_signal signals behind what is
+ *                queued, and a run returns when all is queued. What spans say
+ *                is when the host came by; the ledger has the stream's times.
+ *                NULL: calls compute before they return. Borrowed.
  */
 typedef struct weft_pipeline_config {
     size_t size_bytes; /* sizeof(weft_pipeline_config) */
@@ -188,6 +195,7 @@ typedef struct weft_pipeline_config {
     int spare_buffers;
     const weft_pipeline_calls *calls;
     void *context;
+    weft_stream *compute;
 } weft_pipeline_config;
 
 /*
@@ -205,7 +213,7 @@ WEFT_NODISCARD weft_status weft_pipeline_create(
 
 /*
  * weft_pipeline_destroy - between steps, at a cut that all ranks have come to,
- * or after a failure. NULL is legal.
+ * or after a failure; when the compute stream has drained. NULL is legal.
  */
 void weft_pipeline_destroy(weft_pipeline *pipeline);
 
@@ -220,14 +228,15 @@ void weft_pipeline_destroy(weft_pipeline *pipeline);
  * Returns     OK | the communicator's fault, with its text, now and from then
  *             on | what a call returned, likewise | ERR_INVALID (NULL; end lies
  *             before what has been run).
- * Threads     one.  Blocks: yes.
+ * Threads     one.  Blocks: yes, unless there is a compute stream.
  */
 WEFT_NODISCARD weft_status weft_pipeline_run(weft_pipeline *pipeline,
                                              size_t end);
 
 /*
- * weft_pipeline_settle - what has been posted has gone or come. A run to the
- * list's end does so by itself; at a cut all ranks call it.
+ * weft_pipeline_settle - what has been posted has gone or come, and what calls
+ * have queued has run. A run to the list's end does so by itself, unless there
+ * is a compute stream; at a cut all ranks call it.
  *
  * Returns     OK | as weft_pipeline_run.  Blocks: yes.
  */

@@ -18,6 +18,9 @@
  * "mixed" may be bf16 or f32 beside bf16. bf16 is computed in f32 and rounded
  * once. A host has kernels for one wide type (real.h), a GPU for all.
  *
+ * A NULL stream is the host's own, here and now: the calling thread has
+ * computed when the call returns.
+ *
  * Flat tensors are one row. Strides are free where it says "strided", else
  * rows follow each other.
  *

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Goal: every call of math_stream.h gives on a device what it gives on the
- * host: shadow, or by its argument "cuda" the cuda device, on the fake driver
- * that it is linked with or (scripts/gpu-check) on a GPU. Products there are
- * cuBLASLt's, by its stand-in, and with WEFT_CUBLASLT=off weft's own kernel's.
+ * host without a stream: shadow, or by its argument "host" a stream of the
+ * host, or "cuda" the cuda device, on the fake driver that it is linked with or
+ * (scripts/gpu-check) on a GPU. Products there are cuBLASLt's, by its stand-in,
+ * and with WEFT_CUBLASLT=off weft's own kernel's.
  *
  * Method: the same random arrays on both, one test a call, in f32, bf16 and
  * bf16 beside f32; a second program is over double. Results start poisoned,

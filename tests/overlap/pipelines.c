@@ -153,6 +153,7 @@ int job_rank(weft_comm *comm, void *context)
         return 1;
     }
     toy_init(&model, it->schedule, config.device, rank, &planned);
+    config.compute = it->streams ? model.stream : NULL;
     status = weft_pipeline_create(&config, &pipeline);
     for (uint64_t step = 1; status == WEFT_OK && step <= (uint64_t)it->steps;
          step++) {
@@ -172,6 +173,7 @@ int job_rank(weft_comm *comm, void *context)
         wrong += weft_pipeline_get_peaks(pipeline, &it->peaks[rank]) != WEFT_OK;
         wrong += compare_peaks(&planned, &it->peaks[rank], rank);
     }
+    wrong += model.stream && weft_stream_wait(model.stream) != WEFT_OK;
     weft_pipeline_destroy(pipeline);
     toy_fini(&model);
     return wrong;

@@ -18,6 +18,7 @@ enum { JOB_RANKS_MOST = 16 };
 typedef struct job {
     const weft_schedule *schedule;
     const char *kind; /* of device; NULL: host */
+    bool streams;     /* the toy's stream is the pipeline's */
     weft_pipeline_calls calls;
     size_t chunk_rows;
     int receive_ahead, spare_buffers;

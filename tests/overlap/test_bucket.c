@@ -6,7 +6,7 @@
  * Method   1 to 4 ranks as threads; whole numbers, so that sums are exact; the
  *          shares of others start as poison. Buckets differ in size, one is
  *          far larger than a chunk. The same on a device whose memory the host
- *          does not reach.
+ *          does not reach, also with data that a stream makes and uses.
  */
 #include "tests/comm/world.h"
 #include "weft/bucket.h"
@@ -51,8 +51,9 @@ typedef struct rank_side {
     struct plan *plan; /* NULL: the host's, a device of the side's own */
     int rank, nranks;
     layout cut;
-    float *buffer;  /* what the host sees */
-    float *buckets; /* the device's; the same where the host reaches it */
+    float *buffer;        /* what the host sees */
+    float *buckets;       /* the device's; the same where the host reaches it */
+    weft_stream *compute; /* or NULL */
     weft_bucket_set *set;
 } rank_side;
 
@@ -60,8 +61,16 @@ typedef struct rank_side {
 typedef struct plan {
     const char *kind; /* of device */
     weft_bucket_mode mode;
+    bool streams;            /* sets have a compute stream */
     weft_device *devices[4]; /* of each rank */
 } plan;
+
+static void settle(const rank_side *side)
+{
+    if (side->compute && weft_stream_wait(side->compute) != WEFT_OK) {
+        abort();
+    }
+}
 
 /* The host's view of elements becomes the device's, and back. */
 static void put(rank_side *side, size_t start, size_t elems)
@@ -69,7 +78,7 @@ static void put(rank_side *side, size_t start, size_t elems)
     if (side->buckets != side->buffer &&
         weft_device_copy(side->device, side->buckets + start,
                          side->buffer + start, elems * sizeof(float),
-                         NULL) != WEFT_OK) {
+                         side->compute) != WEFT_OK) {
         abort();
     }
 }
@@ -79,9 +88,10 @@ static void get(const rank_side *side, size_t start, size_t elems)
     if (side->buckets != side->buffer &&
         weft_device_copy(side->device, side->buffer + start,
                          side->buckets + start, elems * sizeof(float),
-                         NULL) != WEFT_OK) {
+                         side->compute) != WEFT_OK) {
         abort();
     }
+    settle(side);
 }
 
 static int make_buckets(rank_side *side)
@@ -110,7 +120,9 @@ static int set_up(rank_side *side, weft_comm *comm, weft_collective collective,
     side->device = made ? made->devices[side->rank] : NULL;
     if (!side->buffer ||
         (!made && weft_device_open("host", 0, &side->device) != WEFT_OK) ||
-        make_buckets(side) != 0) {
+        make_buckets(side) != 0 ||
+        (made && made->streams &&
+         weft_stream_create(side->device, 0, &side->compute) != WEFT_OK)) {
         return 1;
     }
     weft_bucket_config config = {.size_bytes = sizeof(config),
@@ -124,12 +136,14 @@ static int set_up(rank_side *side, weft_comm *comm, weft_collective collective,
                                  .backwards = collective ==
                                               WEFT_COLLECTIVE_REDUCESCATTER,
                                  .class_id = WEFT_CLASS_DP,
-                                 .label = "test"};
+                                 .label = "test",
+                                 .compute = side->compute};
     return weft_bucket_create(&config, &side->set) != WEFT_OK;
 }
 
 static void tear_down(rank_side *side)
 {
+    weft_stream_destroy(side->compute);
     weft_bucket_destroy(side->set);
     if (side->buckets != side->buffer) {
         weft_device_free(side->device, side->buckets);
@@ -165,6 +179,7 @@ static void poison(rank_side *side)
         side->buffer[i] = (float)POISON;
     }
     put(side, 0, side->cut.elems);
+    settle(side); /* the host's view changes next */
 }
 
 static int check_reduced(const rank_side *side, size_t bucket, int round)
@@ -247,9 +262,10 @@ static void set_device(int rank, weft_comm_config *config, void *context)
     config->device = made->devices[rank];
 }
 
-static void run_world(const char *kind, int nranks, weft_bucket_mode mode)
+static void run_world(const char *kind, int nranks, weft_bucket_mode mode,
+                      bool streams)
 {
-    plan made = {.kind = kind, .mode = mode};
+    plan made = {.kind = kind, .mode = mode, .streams = streams};
     struct world world = {
         .nranks = nranks,
         .config = {.size_bytes = sizeof(world.config), .timeout_ms = 20000},
@@ -266,7 +282,7 @@ static void run_world(const char *kind, int nranks, weft_bucket_mode mode)
 static void run_worlds(weft_bucket_mode mode)
 {
     for (int nranks = 1; nranks <= 4; nranks++) {
-        run_world("host", nranks, mode);
+        run_world("host", nranks, mode, false);
     }
 }
 
@@ -285,8 +301,17 @@ static void test_bucket_blocking_is_right(void **state)
 static void test_bucket_on_the_shadow_device_is_right(void **state)
 {
     (void)state;
-    run_world("shadow", 3, WEFT_BUCKET_OVERLAPPED);
-    run_world("shadow", 2, WEFT_BUCKET_BLOCKING);
+    run_world("shadow", 3, WEFT_BUCKET_OVERLAPPED, false);
+    run_world("shadow", 2, WEFT_BUCKET_BLOCKING, false);
+}
+
+static void test_bucket_of_a_stream_is_right(void **state)
+{
+    (void)state;
+    run_world("host", 2, WEFT_BUCKET_OVERLAPPED, true);
+    run_world("shadow", 3, WEFT_BUCKET_OVERLAPPED, true);
+    run_world("shadow", 2, WEFT_BUCKET_BLOCKING, true);
+    run_world("shadow", 1, WEFT_BUCKET_OVERLAPPED, true);
 }
 
 /* Nothing is sent, and no rank waits; then the set works as ever. */
@@ -459,6 +484,7 @@ int main(void)
         cmocka_unit_test(test_bucket_overlapped_is_right),
         cmocka_unit_test(test_bucket_blocking_is_right),
         cmocka_unit_test(test_bucket_on_the_shadow_device_is_right),
+        cmocka_unit_test(test_bucket_of_a_stream_is_right),
         cmocka_unit_test(test_bucket_off_sends_nothing),
         cmocka_unit_test(test_bucket_failed_communicator_ends_waits),
         cmocka_unit_test(test_bucket_other_collectives_are_refused),

@@ -75,17 +75,18 @@ static void run_job(job *it, const char *what)
     weft_verdict_fini(&verdict);
 }
 
-static void run_recipe(const recipe *r, const char *kind,
+static void run_recipe(const recipe *r, const char *kind, bool streams,
                        const weft_pipeline_calls *calls)
 {
     char what[128];
     weft_schedule *schedule = cook(r);
     job it = make_job(schedule);
     it.kind = kind;
+    it.streams = streams;
     it.calls = *calls;
-    snprintf(what, sizeof(what), "%s, P %d, m %d, V %d, lowering %d, %s",
+    snprintf(what, sizeof(what), "%s, P %d, m %d, V %d, lowering %d, %s%s",
              r->name, r->ranks, r->microbatches, r->chunks, (int)r->lowering,
-             kind);
+             kind, streams ? ", on a stream" : "");
     run_job(&it, what);
     weft_schedule_destroy(schedule);
 }
@@ -117,7 +118,7 @@ static void test_pipeline_every_schedule_trains_right(void **state)
                         .release = ranks % 2 == 0,
                         .group = n % 2 == 0};
             if (is_possible(names[n], ranks)) {
-                run_recipe(&r, "host", &toy_calls);
+                run_recipe(&r, "host", false, &toy_calls);
             }
         }
     }
@@ -132,7 +133,8 @@ static void test_pipeline_shadow_device_trains_right(void **state)
                     .microbatches = fitting_microbatches(names[n], 2),
                     .stages = true,
                     .release = true};
-        run_recipe(&r, "shadow", &toy_calls_whole);
+        run_recipe(&r, "shadow", false, &toy_calls_whole);
+        run_recipe(&r, "shadow", true, &toy_calls_whole);
     }
 }
 
@@ -153,7 +155,7 @@ static void test_pipeline_every_pass_trains_right(void **state)
          .lowering = WEFT_LOWERING_DUALPIPE},
     };
     for (size_t k = 0; k < sizeof(recipes) / sizeof(*recipes); k++) {
-        run_recipe(&recipes[k], "host",
+        run_recipe(&recipes[k], "host", false,
                    k % 2 == 0 ? &toy_calls : &toy_calls_whole);
     }
 }
@@ -253,7 +255,8 @@ static void test_pipeline_random_schedules_train_right(void **state)
         }
         printf("%s, P %d, m %d, V %d\n", r.name, r.ranks, r.microbatches,
                r.chunks);
-        run_recipe(&r, "host", below(&seed, 2) ? &toy_calls : &toy_calls_whole);
+        run_recipe(&r, "host", false,
+                   below(&seed, 2) ? &toy_calls : &toy_calls_whole);
     }
 }
 

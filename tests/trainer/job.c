@@ -69,15 +69,11 @@ static real *make_room(size_t count)
 static void keep_own(real *to, const real *flat, const wefti_replica *replica,
                      const wefti_tensor *tensor)
 {
-    const wefti_parameters *plan = &replica->plan;
-    size_t share = wefti_parameters_share(plan, tensor->bucket, replica->share);
-    size_t share_end = share + plan->buckets[tensor->bucket].share_elems;
-    size_t end = tensor->start_elems + wefti_tensor_elems(&tensor->info);
-    size_t from = tensor->start_elems > share ? tensor->start_elems : share;
-    size_t until = end < share_end ? end : share_end;
-    if (from < until) {
-        memcpy(to + (from - tensor->start_elems), flat + from,
-               (until - from) * sizeof(real));
+    wefti_tensor_share own;
+    if (wefti_tensor_cut(&replica->plan, tensor, replica->groups[0].rank,
+                         &own)) {
+        memcpy(to + own.offset_elems, flat + own.start_elems,
+               own.elems * sizeof(real));
     }
 }
 
@@ -93,20 +89,21 @@ static void keep_tensors(job_result *result, const wefti_replica *replica)
             result->head_elems = elems;
             result->head_copy =
                 result->head_copy ? result->head_copy : make_room(elems);
-            memcpy(result->head_copy, replica->values + tensor->start_elems,
+            memcpy(result->head_copy, wefti_replica_values(replica, tensor),
                    elems * sizeof(real));
         }
         if (tensor->copy || !tensor->here) {
             at += tensor->copy ? 0 : elems;
             continue;
         }
-        keep_own(result->gradients + at, replica->gradient.leaf, replica,
-                 tensor);
+        keep_own(result->gradients + at, replica->groups[0].gradient.leaf,
+                 replica, tensor);
         if (whole && replica->rank == 0) {
             memcpy(result->parameters + at,
-                   replica->values + tensor->start_elems, elems * sizeof(real));
+                   wefti_replica_values(replica, tensor), elems * sizeof(real));
         } else if (!whole) {
-            keep_own(result->parameters + at, replica->values, replica, tensor);
+            keep_own(result->parameters + at, replica->groups[0].values,
+                     replica, tensor);
         }
         at += elems;
     }

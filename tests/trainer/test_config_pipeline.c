@@ -52,6 +52,9 @@ static void test_config_pipeline_names_what_fails(void **state)
     check_layout("checkpoint: {inside: 2}", 2, NULL);
     check_layout("checkpoint: {inside: 2}\ntrain: {elastic: true}", 2,
                  "checkpoint.inside: 2 does not go with train.elastic");
+    check_layout(P(2) "}\ntrain: {device: shadow}\n"
+                      "checkpoint: {every: 5, async: false}",
+                 2, "allowed is true, or checkpoint.every: 0");
     check_layout(P(2) "}\ncheckpoint: {inside: 2, async: false}", 2,
                  "allowed is 0, or checkpoint.async: true");
     check_layout(P(2) ", schedule: dualpipe}\ntrain: {deterministic: true, "

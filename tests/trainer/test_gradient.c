@@ -51,14 +51,17 @@ static real tree(size_t first, size_t count, size_t element)
 }
 
 /* Sums micro-batches first .. first + count - 1 the way a rank does. */
-static void accumulate(const wefti_parameters *plan, size_t first, size_t count,
+static void accumulate(const wefti_group_plan *plan, size_t first, size_t count,
                        real *sum_out)
 {
     wefti_gradient gradient;
     real *leaf;
+    weft_device *host;
+    assert_int_equal(weft_device_open("host", 0, &host), WEFT_OK);
     assert_int_equal(wefti_storage_alloc(plan->flat_elems, &leaf), WEFT_OK);
-    assert_int_equal(wefti_gradient_init(&gradient, plan, leaf, count),
-                     WEFT_OK);
+    const wefti_gradient given = {
+        .device = host, .plan = plan, .leaf = leaf, .count = count};
+    assert_int_equal(wefti_gradient_init(&gradient, &given), WEFT_OK);
     for (size_t number = 0; number < count; number++) {
         for (size_t i = plan->bucket_count; i > 0; i--) {
             const weft_bucket_extent *bucket = &plan->buckets[i - 1];
@@ -66,15 +69,17 @@ static void accumulate(const wefti_parameters *plan, size_t first, size_t count,
                 size_t element = bucket->start_elems + k;
                 gradient.leaf[element] = noise(first + number, element);
             }
-            wefti_gradient_add(&gradient, i - 1, number);
+            assert_int_equal(wefti_gradient_add(&gradient, i - 1, number),
+                             WEFT_OK);
         }
     }
     memcpy(sum_out, gradient.leaf, plan->flat_elems * sizeof(real));
     wefti_gradient_fini(&gradient);
     wefti_storage_free(leaf);
+    weft_device_close(host);
 }
 
-static real *make_sum(const wefti_parameters *plan)
+static real *make_sum(const wefti_group_plan *plan)
 {
     real *sum = malloc(plan->flat_elems * sizeof(real));
     assert_non_null(sum);
@@ -87,9 +92,9 @@ static void test_gradient_any_count_is_the_tree(void **state)
     wefti_parameters plan;
     assert_int_equal(wefti_parameters_plan(&shape, 2048, 1, &plan), WEFT_OK);
     assert_true(plan.bucket_count > 2);
-    real *sum = make_sum(&plan);
+    real *sum = make_sum(&plan.groups[0]);
     for (size_t count = 1; count <= MICRO_BATCHES_MOST; count++) {
-        accumulate(&plan, 0, count, sum);
+        accumulate(&plan.groups[0], 0, count, sum);
         for (size_t i = 0; i < PROBES; i++) {
             size_t element = i * (plan.flat_elems - 1) / (PROBES - 1);
             assert_true(sum[element] == tree(0, count, element));
@@ -103,13 +108,13 @@ static void check_layout(size_t nranks, size_t global)
 {
     wefti_parameters plan;
     assert_int_equal(wefti_parameters_plan(&shape, 2048, 1, &plan), WEFT_OK);
-    real *whole = make_sum(&plan);
+    real *whole = make_sum(&plan.groups[0]);
     real *parts[4] = {0};
-    accumulate(&plan, 0, global, whole);
+    accumulate(&plan.groups[0], 0, global, whole);
     size_t local = global / nranks;
     for (size_t rank = 0; rank < nranks; rank++) {
-        parts[rank] = make_sum(&plan);
-        accumulate(&plan, rank * local, local, parts[rank]);
+        parts[rank] = make_sum(&plan.groups[0]);
+        accumulate(&plan.groups[0], rank * local, local, parts[rank]);
     }
     for (size_t i = 0; i < plan.flat_elems; i++) {
         real sum = parts[0][i] + parts[1][i];

@@ -250,9 +250,10 @@ static int connect_all(weft_comm *comm, void *context)
     const wefti_mesh *mesh = context;
     int32_t rank = weft_comm_get_rank(comm);
     wefti_mesh_comms comms;
-    int wrong = wefti_mesh_connect(&comms, mesh, comm, NULL) != WEFT_OK;
+    int wrong = wefti_mesh_connect(&comms, mesh, comm, NULL, 2) != WEFT_OK;
     static const wefti_mesh_group groups[] = {WEFTI_MESH_PP, WEFTI_MESH_PP,
-                                              WEFTI_MESH_REPLICA};
+                                              WEFTI_MESH_REPLICA,
+                                              WEFTI_MESH_EXPERT_REPLICA};
     for (int i = 0; i < WEFTI_MESH_LINKS && !wrong; i++) {
         int32_t all[16];
         wefti_mesh_seat seat = wefti_mesh_find(mesh, groups[i], rank);
@@ -275,10 +276,9 @@ static int connect_all(weft_comm *comm, void *context)
 static void test_mesh_communicators_are_the_groups(void **state)
 {
     (void)state;
-    wefti_mesh meshes[] = {{1, 1, 1, 1, 4, false},
-                           {1, 1, 1, 2, 2, false},
-                           {1, 1, 1, 4, 1, false},
-                           {1, 1, 1, 2, 2, true},
+    wefti_mesh meshes[] = {{1, 1, 1, 1, 4, false}, {1, 1, 2, 1, 4, false},
+                           {1, 1, 2, 2, 2, true},  {1, 1, 1, 2, 2, false},
+                           {1, 1, 1, 4, 1, false}, {1, 1, 1, 2, 2, true},
                            {1, 1, 1, 4, 1, true}};
     for (size_t i = 0; i < sizeof(meshes) / sizeof(*meshes); i++) {
         const struct world world = {

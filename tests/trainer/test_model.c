@@ -44,7 +44,7 @@ static void set_up(fixture *fix, const wefti_model_shape *shape, uint64_t seed)
     assert_non_null(fix->values);
     assert_non_null(fix->gradients);
     const wefti_start start = {1, 0.02, 1};
-    wefti_parameters_init(&fix->plan, seed, &start, fix->values);
+    wefti_parameters_init(&fix->plan, seed, &start, &fix->values);
     for (size_t i = 0; i < fix->plan.flat_elems; i++) {
         fix->gradients[i] = (real)NAN;
         /* Norm weights away from one, everything of a size that matters. */

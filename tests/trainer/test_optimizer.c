@@ -58,6 +58,22 @@ static void make_gradients(const wefti_parameters *plan, uint64_t step,
     }
 }
 
+/* On the host. */
+static void open_optimizer(wefti_optimizer *optimizer,
+                           const wefti_parameters *plan, size_t rank)
+{
+    wefti_optimizer given = {.config = config, .plan = plan, .rank = rank};
+    assert_int_equal(weft_device_open("host", 0, &given.device), WEFT_OK);
+    assert_int_equal(wefti_optimizer_init(optimizer, &given), WEFT_OK);
+}
+
+static void close_optimizer(wefti_optimizer *optimizer)
+{
+    weft_device *device = optimizer->device;
+    wefti_optimizer_fini(optimizer);
+    weft_device_close(device);
+}
+
 static outcome run_layout(size_t nranks)
 {
     enum { STEPS = 3, RANKS_MOST = 5 };
@@ -72,27 +88,29 @@ static outcome run_layout(size_t nranks)
     assert_non_null(gradients);
     assert_non_null(blocks);
     const wefti_start start = {1, 0.02, 1};
-    wefti_parameters_init(&out.plan, 1, &start, out.values);
+    wefti_parameters_init(&out.plan, 1, &start, &out.values);
     for (size_t rank = 0; rank < nranks; rank++) {
-        assert_int_equal(
-            wefti_optimizer_init(&optimizers[rank], &out.plan, rank, &config),
-            WEFT_OK);
+        open_optimizer(&optimizers[rank], &out.plan, rank);
     }
     for (uint64_t step = 1; step <= STEPS; step++) {
         make_gradients(&out.plan, step, gradients);
         for (size_t i = 0; i < out.plan.bucket_count * nranks; i++) {
-            wefti_optimizer_square(&optimizers[i % nranks], i / nranks,
-                                   gradients, blocks);
+            assert_int_equal(wefti_optimizer_square(&optimizers[i % nranks],
+                                                    i / nranks, gradients,
+                                                    blocks),
+                             WEFT_OK);
         }
         out.norm = sqrt(wefti_sumsq_reduce(blocks, out.plan.block_count));
         double scale = wefti_optimizer_clip(&config, out.norm);
         for (size_t i = 0; i < out.plan.bucket_count * nranks; i++) {
-            wefti_optimizer_update(&optimizers[i % nranks], i / nranks, step,
-                                   scale, gradients, out.values);
+            assert_int_equal(wefti_optimizer_update(&optimizers[i % nranks],
+                                                    i / nranks, step, scale,
+                                                    gradients, out.values),
+                             WEFT_OK);
         }
     }
     for (size_t rank = 0; rank < nranks; rank++) {
-        wefti_optimizer_fini(&optimizers[rank]);
+        close_optimizer(&optimizers[rank]);
     }
     free(blocks);
     free(gradients);
@@ -142,8 +160,7 @@ static void test_update_norms_and_embeddings_do_not_decay(void **state)
     wefti_parameters plan;
     wefti_optimizer optimizer;
     assert_int_equal(wefti_parameters_plan(&shape, 9000, 1, &plan), WEFT_OK);
-    assert_int_equal(wefti_optimizer_init(&optimizer, &plan, 0, &config),
-                     WEFT_OK);
+    open_optimizer(&optimizer, &plan, 0);
     real *values = calloc(plan.flat_elems, sizeof(real));
     real *zero = calloc(plan.flat_elems, sizeof(real));
     assert_non_null(values);
@@ -152,7 +169,9 @@ static void test_update_norms_and_embeddings_do_not_decay(void **state)
         values[i] = WEFTI_REAL(1);
     }
     for (size_t i = 0; i < plan.bucket_count; i++) {
-        wefti_optimizer_update(&optimizer, i, 10, 1.0, zero, values);
+        assert_int_equal(
+            wefti_optimizer_update(&optimizer, i, 10, 1.0, zero, values),
+            WEFT_OK);
     }
     for (size_t i = 0; i < plan.tensor_count; i++) {
         const wefti_tensor *tensor = &plan.tensors[i];
@@ -166,7 +185,7 @@ static void test_update_norms_and_embeddings_do_not_decay(void **state)
     }
     free(values);
     free(zero);
-    wefti_optimizer_fini(&optimizer);
+    close_optimizer(&optimizer);
     wefti_parameters_fini(&plan);
 }
 

@@ -27,32 +27,93 @@ static const wefti_model_shape shape = {.layers = 3,
                                         .seq = 8,
                                         .rope_theta = 10000.0};
 
+enum { TENSORS_MOST = 32 };
+
 static const size_t bucket_bytes[] = {1, 20000, 50000, 1u << 30};
+
+/* Ranks have every element of a tensor once, at places of their own. */
+static void check_shares(const wefti_parameters *plan, size_t group)
+{
+    const wefti_group_plan *own_plan = &plan->groups[group];
+    size_t ends[TENSORS_MOST] = {0};
+    for (size_t rank = 0; rank < own_plan->nranks; rank++) {
+        size_t own_end = 0;
+        for (size_t i = 0; i < plan->tensor_count; i++) {
+            const wefti_tensor *tensor = &plan->tensors[i];
+            wefti_tensor_share own;
+            if (tensor->info.group == group &&
+                wefti_tensor_cut(plan, tensor, rank, &own)) {
+                assert_true(own.own_elems >= own_end);
+                own_end = own.own_elems + own.padded_elems;
+                assert_int_equal(own.offset_elems, ends[i]);
+                assert_int_equal(own.start_elems,
+                                 tensor->start_elems + ends[i]);
+                ends[i] += own.elems;
+            }
+        }
+        assert_true(own_end <= own_plan->own_elems);
+    }
+    for (size_t i = 0; i < plan->tensor_count; i++) {
+        const wefti_tensor *tensor = &plan->tensors[i];
+        if (tensor->info.group == group) {
+            assert_int_equal(ends[i], wefti_tensor_elems(&tensor->info));
+        }
+    }
+}
+
+static void check_tensors(const wefti_parameters *plan, size_t group)
+{
+    const wefti_group_plan *own = &plan->groups[group];
+    size_t end = 0, last = SIZE_MAX;
+    for (size_t i = 0; i < plan->tensor_count; i++) {
+        const wefti_tensor *tensor = &plan->tensors[i];
+        if (tensor->info.group != group) {
+            continue;
+        }
+        const weft_bucket_extent *bucket = &own->buckets[tensor->bucket];
+        assert_true(tensor->start_elems >= end);
+        assert_int_equal(tensor->start_elems % WEFTI_TENSOR_ALIGN_ELEMS, 0);
+        assert_int_equal(tensor->opens, tensor->bucket != last);
+        end = tensor->start_elems + wefti_tensor_elems(&tensor->info);
+        last = tensor->bucket;
+        assert_true(tensor->start_elems >= bucket->start_elems);
+        assert_true(end <=
+                    bucket->start_elems + own->nranks * bucket->share_elems);
+    }
+}
 
 static void check_places(const wefti_parameters *plan)
 {
-    size_t end = 0;
-    for (size_t i = 0; i < plan->tensor_count; i++) {
-        const wefti_tensor *tensor = &plan->tensors[i];
-        const weft_bucket_extent *bucket = &plan->buckets[tensor->bucket];
-        assert_true(tensor->start_elems >= end);
-        assert_int_equal(tensor->start_elems % WEFTI_TENSOR_ALIGN_ELEMS, 0);
-        end = tensor->start_elems + wefti_tensor_elems(&tensor->info);
-        assert_true(tensor->start_elems >= bucket->start_elems);
-        assert_true(end <=
-                    bucket->start_elems + plan->nranks * bucket->share_elems);
+    size_t flat = 0, owned = 0, buckets = 0;
+    for (size_t g = 0; g < plan->group_count; g++) {
+        const wefti_group_plan *group = &plan->groups[g];
+        size_t start = 0, own = 0;
+        check_tensors(plan, g);
+        check_shares(plan, g);
+        for (size_t i = 0; i < group->bucket_count; i++) {
+            const weft_bucket_extent *bucket = &group->buckets[i];
+            assert_int_equal(bucket->start_elems, start);
+            assert_int_equal(bucket->start_elems % WEFTI_BLOCK_ELEMS, 0);
+            assert_int_equal(bucket->share_elems % WEFTI_BLOCK_ELEMS, 0);
+            start += group->nranks * bucket->share_elems;
+            own += bucket->share_elems;
+        }
+        assert_int_equal(group->flat_elems, start);
+        assert_int_equal(group->own_elems, own);
+        flat += start;
+        owned += own;
+        buckets += group->bucket_count;
     }
-    size_t start = 0, own = 0;
-    for (size_t i = 0; i < plan->bucket_count; i++) {
-        const weft_bucket_extent *bucket = &plan->buckets[i];
-        assert_int_equal(bucket->start_elems, start);
-        assert_int_equal(bucket->start_elems % WEFTI_BLOCK_ELEMS, 0);
-        assert_int_equal(bucket->share_elems % WEFTI_BLOCK_ELEMS, 0);
-        start += plan->nranks * bucket->share_elems;
-        own += bucket->share_elems;
-    }
-    assert_int_equal(plan->flat_elems, start);
-    assert_int_equal(plan->own_elems, own);
+    assert_int_equal(plan->flat_elems, flat);
+    assert_int_equal(plan->own_elems, owned);
+    assert_int_equal(plan->bucket_count, buckets);
+}
+
+static size_t place_in_bucket(const wefti_parameters *plan,
+                              const wefti_tensor *tensor)
+{
+    return tensor->start_elems -
+           plan->groups[tensor->info.group].buckets[tensor->bucket].start_elems;
 }
 
 static void check_same(const wefti_parameters *one,
@@ -61,16 +122,11 @@ static void check_same(const wefti_parameters *one,
     assert_int_equal(one->bucket_count, many->bucket_count);
     assert_int_equal(one->block_count, many->block_count);
     assert_int_equal(one->parameter_count, many->parameter_count);
-    for (size_t i = 0; i < one->bucket_count; i++) {
-        assert_int_equal(one->blocks[i].first, many->blocks[i].first);
-        assert_int_equal(one->blocks[i].count, many->blocks[i].count);
-    }
     for (size_t i = 0; i < one->tensor_count; i++) {
-        size_t bucket = one->tensors[i].bucket;
-        assert_int_equal(bucket, many->tensors[i].bucket);
-        assert_int_equal(
-            one->tensors[i].start_elems - one->buckets[bucket].start_elems,
-            many->tensors[i].start_elems - many->buckets[bucket].start_elems);
+        const wefti_tensor *a = &one->tensors[i], *b = &many->tensors[i];
+        assert_int_equal(a->bucket, b->bucket);
+        assert_int_equal(a->first_block, b->first_block);
+        assert_int_equal(place_in_bucket(one, a), place_in_bucket(many, b));
     }
 }
 
@@ -120,7 +176,7 @@ test_parameters_start_values_are_the_same_on_any_layout(void **state)
             WEFT_OK);
         values[i] = malloc(plans[i].flat_elems * sizeof(real));
         assert_non_null(values[i]);
-        wefti_parameters_init(&plans[i], 11, &start, values[i]);
+        wefti_parameters_init(&plans[i], 11, &start, &values[i]);
     }
     for (size_t i = 0; i < plans[0].tensor_count; i++) {
         const wefti_tensor *tensor = &plans[0].tensors[i];
@@ -213,19 +269,23 @@ static void test_parameters_another_layer_is_laid_out_by_group(void **state)
     const wefti_layer_run whole = {.layers_end = shape.layers};
     const wefti_parameters_config config = {.shape = shape,
                                             .bucket_bytes = 1u << 30,
-                                            .nranks = 3,
+                                            .nranks = {3, 2},
                                             .parts = &whole,
                                             .part_count = 1};
     wefti_parameters plan;
     assert_int_equal(wefti_parameters_plan_list(&config, &list, &plan),
                      WEFT_OK);
     assert_int_equal(plan.tensor_count, 2 + 2 * shape.layers);
-    assert_int_equal(plan.bucket_count, 1 + 2 * shape.layers);
+    assert_int_equal(plan.group_count, 2);
+    assert_int_equal(plan.groups[0].nranks, 3);
+    assert_int_equal(plan.groups[1].nranks, 2);
     check_places(&plan);
+    for (size_t g = 0; g < 2; g++) {
+        assert_int_equal(plan.groups[g].bucket_count, 1);
+        assert_int_equal(plan.groups[g].parts[0].end, 1);
+    }
     for (size_t i = 0; i + 1 < plan.tensor_count; i++) {
         const wefti_tensor *tensor = &plan.tensors[i];
-        assert_int_equal(tensor[0].bucket == tensor[1].bucket,
-                         tensor[0].info.group == tensor[1].info.group);
         assert_int_equal(plan.modules[tensor->info.module] == i,
                          i == 0 || i % 2 == 1);
     }

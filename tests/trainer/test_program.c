@@ -155,7 +155,8 @@ static void check_places(const wefti_program *program)
         if (value->of_chunk && rows > WEFTI_PROGRAM_CHUNK_ROWS) {
             rows = WEFTI_PROGRAM_CHUNK_ROWS;
         }
-        assert_true(value->elems >= rows * value->width);
+        assert_true(value->elems >=
+                    (rows - 1 + value->rows) / value->rows * value->width);
         assert_true(value->start_elems + value->elems <=
                     program->elems[value->region]);
         for (size_t b = 0; b < a; b++) {

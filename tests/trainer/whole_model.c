@@ -10,6 +10,8 @@
 #include <stdlib.h>
 
 struct wefti_model {
+    real *losses;        /* of tokens */
+    weft_device *device; /* the host */
     wefti_workspace workspace;
     wefti_stage *stage;
     real *arena;
@@ -23,8 +25,15 @@ weft_status wefti_model_create(const wefti_parameters *plan, size_t sequences,
     if (!model) {
         return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for a model");
     }
-    weft_status status =
-        wefti_workspace_init(&model->workspace, &plan->shape, sequences);
+    weft_status status = weft_device_open("host", 0, &model->device);
+    if (status == WEFT_OK) {
+        status = wefti_workspace_init(&model->workspace, model->device, NULL,
+                                      &plan->shape, sequences);
+    }
+    if (status == WEFT_OK) {
+        status =
+            wefti_storage_alloc(sequences * plan->shape.seq, &model->losses);
+    }
     if (status == WEFT_OK) {
         wefti_stage_config config = {.plan = plan,
                                      .workspace = &model->workspace,
@@ -50,7 +59,9 @@ void wefti_model_destroy(wefti_model *model)
     if (model) {
         wefti_stage_destroy(model->stage);
         wefti_storage_free(model->arena);
+        wefti_storage_free(model->losses);
         wefti_workspace_fini(&model->workspace);
+        weft_device_close(model->device);
         free(model);
     }
 }
@@ -65,9 +76,26 @@ weft_status wefti_model_predict(wefti_model *model, const real *values,
                                 const wefti_model_hooks *hooks,
                                 const real **logits_out)
 {
-    wefti_stage_pass pass = {.batch = batch, .values = values, .hooks = hooks};
+    wefti_stage_pass pass = {
+        .batch = batch, .values = {values}, .hooks = hooks};
     *logits_out = wefti_stage_logits(model->stage, pass.slot);
     return wefti_stage_forward(model->stage, &pass);
+}
+
+/* After F. */
+static weft_status measure(wefti_model *model, const wefti_stage_pass *pass,
+                           bool trains, double scale, double *losses_out)
+{
+    const wefti_micro_batch *batch = pass->batch;
+    weft_status status =
+        wefti_stage_measure(model->stage, pass, trains, scale, model->losses);
+    for (size_t i = 0; i < batch->sequences; i++) {
+        losses_out[i] = 0;
+        for (size_t t = 0; t < batch->length; t++) {
+            losses_out[i] += (double)model->losses[i * batch->length + t];
+        }
+    }
+    return status;
 }
 
 weft_status wefti_model_evaluate(wefti_model *model, const real *values,
@@ -75,10 +103,11 @@ weft_status wefti_model_evaluate(wefti_model *model, const real *values,
                                  const wefti_model_hooks *hooks,
                                  double *losses_out)
 {
-    wefti_stage_pass pass = {.batch = batch, .values = values, .hooks = hooks};
+    wefti_stage_pass pass = {
+        .batch = batch, .values = {values}, .hooks = hooks};
     weft_status status = wefti_stage_forward(model->stage, &pass);
     if (status == WEFT_OK) {
-        wefti_stage_measure(model->stage, &pass, false, 0, losses_out);
+        status = measure(model, &pass, false, 0, losses_out);
     }
     return status;
 }
@@ -89,12 +118,14 @@ weft_status wefti_model_train(wefti_model *model, const real *values,
                               double *losses_out)
 {
     wefti_stage_pass pass = {.batch = batch,
-                             .values = values,
-                             .gradients = gradients,
+                             .values = {values},
+                             .gradients = {gradients},
                              .hooks = hooks};
     weft_status status = wefti_stage_forward(model->stage, &pass);
     if (status == WEFT_OK) {
-        wefti_stage_measure(model->stage, &pass, true, scale, losses_out);
+        status = measure(model, &pass, true, scale, losses_out);
+    }
+    if (status == WEFT_OK) {
         status = wefti_stage_backward(model->stage, &pass);
     }
     return status;

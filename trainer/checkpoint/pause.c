@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "overlap/schedule/cut.h"
+#include "trainer/pipe/pipe_reduce.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -135,14 +136,17 @@ void wefti_pause_destroy(wefti_pause *pause)
 /* All reductions before the cut have ended, here and so everywhere. */
 static weft_status await_reduced(const wefti_pause *pause, size_t position)
 {
-    const wefti_pipe *pipe = &pause->replica->pipe;
+    const wefti_replica *replica = pause->replica;
+    const wefti_pipe *pipe = &replica->pipe;
     weft_status status = WEFT_OK;
     for (size_t i = 0; i < pipe->stage_count; i++) {
-        const wefti_pipe_reduce *reduce = &pipe->reduces[pipe->stages[i].part];
         bool begun = wefti_pause_is_reduced(pause, i, position);
-        for (size_t b = reduce->first_bucket;
-             begun && b < reduce->buckets_end && status == WEFT_OK; b++) {
-            status = wefti_pipe_reduced(pipe, b);
+        for (size_t g = 0; begun && g < replica->plan.group_count; g++) {
+            wefti_bucket_run run =
+                wefti_pipe_find_reduce(replica, pipe->stages[i].part, g)->run;
+            for (; run.first < run.end && status == WEFT_OK; run.first++) {
+                status = wefti_pipe_reduced(pipe, g, run.first);
+            }
         }
     }
     return status;
@@ -159,6 +163,9 @@ static weft_status stop(wefti_pause *pause, size_t cut)
     }
     if (status == WEFT_OK) {
         status = await_reduced(pause, pause->ends[cut]);
+    }
+    if (status == WEFT_OK) {
+        status = wefti_pipe_read_losses(replica);
     }
     int64_t before_ns = wefti_clock_ns();
     if (status == WEFT_OK) {

@@ -22,7 +22,6 @@
 #include "trainer/pipe/pipe_reduce.h"
 
 #include <stdio.h>
-#include <string.h>
 
 enum { ALIGN_BYTES = 64 };
 
@@ -49,9 +48,9 @@ bool wefti_pause_is_reduced(const wefti_pause *pause, size_t stage,
     const wefti_pipe *pipe = &pause->replica->pipe;
     const wefti_pipe_stage *own = &pipe->stages[stage];
     const weft_action *actions;
-    if (pipe->reduces[own->part].early) {
+    if (wefti_pipe_find_reduce(pause->replica, own->part, 0)->early) {
         return count_weighed(pause, own->number, position) ==
-               pause->replica->gradient.count;
+               wefti_replica_count_passes(pause->replica);
     }
     (void)weft_schedule_get_actions(pipe->schedule, pipe->rank, &actions);
     for (size_t k = 0; k < position; k++) {
@@ -85,15 +84,21 @@ static void add(wefti_pause *pause, const char *name, weft_dtype dtype,
     wefti_state_add(&pause->list, &piece);
 }
 
-/* Gradients of the tensors in some buckets, whole. */
-static void add_tensors(wefti_pause *pause, real *flat, size_t first_bucket,
-                        size_t buckets_end, const char *what)
+static bool is_in(const wefti_tensor *tensor, size_t group,
+                  wefti_bucket_run run)
+{
+    return tensor->here && tensor->info.group == group &&
+           tensor->bucket >= run.first && tensor->bucket < run.end;
+}
+
+/* Gradients of the tensors in some buckets of a group, whole. */
+static void add_tensors(wefti_pause *pause, size_t group, real *flat,
+                        wefti_bucket_run run, const char *what)
 {
     const wefti_parameters *plan = &pause->replica->plan;
     for (size_t i = 0; i < plan->tensor_count; i++) {
         const wefti_tensor *tensor = &plan->tensors[i];
-        if (tensor->here && tensor->bucket >= first_bucket &&
-            tensor->bucket < buckets_end) {
+        if (is_in(tensor, group, run)) {
             char name[WEFTI_CHECKPOINT_NAME_BYTES];
             snprintf(name, sizeof(name), "%.16s.%s", what, tensor->info.name);
             add(pause, name, WEFTI_REAL_DTYPE, flat + tensor->start_elems,
@@ -110,9 +115,8 @@ static void add_reduced(wefti_pause *pause, const wefti_pipe_reduce *reduce)
     for (size_t i = 0; i < plan->tensor_count; i++) {
         const wefti_tensor *tensor = &plan->tensors[i];
         wefti_checkpoint_piece piece;
-        if (tensor->bucket >= reduce->first_bucket &&
-            tensor->bucket < reduce->buckets_end &&
-            wefti_state_cut(replica, tensor, replica->gradient.leaf, &piece)) {
+        if (is_in(tensor, reduce->group, reduce->run) &&
+            wefti_state_cut(replica, tensor, &piece)) {
             snprintf(piece.name, sizeof(piece.name), "reduced.%s",
                      tensor->info.name);
             wefti_state_add(&pause->list, &piece);
@@ -120,41 +124,43 @@ static void add_reduced(wefti_pause *pause, const wefti_pipe_reduce *reduce)
     }
 }
 
-/* A part whose micro-batches are all summed up. */
-static void add_sum(wefti_pause *pause, size_t stage)
+/* A part's group whose micro-batches are all summed up. */
+static void add_sum(wefti_pause *pause, size_t stage, size_t group)
 {
-    wefti_replica *replica = pause->replica;
+    const wefti_replica *replica = pause->replica;
     size_t part = replica->pipe.stages[stage].part;
-    const wefti_layer_run *all = &replica->plan.parts[part];
-    const wefti_pipe_reduce *reduce = &replica->pipe.reduces[part];
-    real *leaf = replica->gradient.leaf;
+    wefti_bucket_run all = replica->plan.groups[group].parts[part];
+    const wefti_pipe_reduce *reduce =
+        wefti_pipe_find_reduce(replica, part, group);
+    real *leaf = replica->groups[group].gradient.leaf;
     if (!wefti_pause_is_reduced(pause, stage, pause->mark.position)) {
-        add_tensors(pause, leaf, all->first_bucket, all->buckets_end, "leaf");
+        add_tensors(pause, group, leaf, all, "leaf");
         return;
     }
     /* The ends of a tied embedding are reduced after the list. */
-    add_tensors(pause, leaf, all->first_bucket, reduce->first_bucket, "leaf");
-    add_tensors(pause, leaf, reduce->buckets_end, all->buckets_end, "leaf");
+    add_tensors(pause, group, leaf,
+                (wefti_bucket_run){all.first, reduce->run.first}, "leaf");
+    add_tensors(pause, group, leaf,
+                (wefti_bucket_run){reduce->run.end, all.end}, "leaf");
     add_reduced(pause, reduce);
 }
 
-static void add_gradients(wefti_pause *pause, size_t stage)
+static void add_gradients(wefti_pause *pause, size_t stage, size_t group)
 {
-    wefti_replica *replica = pause->replica;
-    wefti_gradient *gradient = &replica->gradient;
+    const wefti_replica *replica = pause->replica;
+    const wefti_gradient *gradient = &replica->groups[group].gradient;
     const wefti_pipe_stage *own = &replica->pipe.stages[stage];
-    const wefti_layer_run *part = &replica->plan.parts[own->part];
     size_t weighed = count_weighed(pause, own->number, pause->mark.position);
     if (weighed == gradient->count) {
-        add_sum(pause, stage);
+        add_sum(pause, stage, group);
         return;
     }
     for (size_t k = 0; weighed >> k; k++) {
         if ((weighed >> k) & 1) {
             char name[32];
             snprintf(name, sizeof(name), "level.%zu", k);
-            add_tensors(pause, gradient->levels[k], part->first_bucket,
-                        part->buckets_end, name);
+            add_tensors(pause, group, gradient->levels[k],
+                        replica->plan.groups[group].parts[own->part], name);
         }
     }
 }
@@ -163,10 +169,11 @@ size_t wefti_pause_count_pieces(const wefti_pause *pause)
 {
     const wefti_replica *replica = pause->replica;
     const wefti_pipe *pipe = &replica->pipe;
+    size_t levels =
+        wefti_gradient_count_levels(wefti_replica_count_passes(replica));
     /* of a tensor: its state, levels, or leaf or share; of the rank: below */
-    return (WEFTI_STATE_PARTS + replica->gradient.level_count + 1) *
-               replica->plan.tensor_count +
-           4 + pipe->slots;
+    return (WEFTI_STATE_PARTS + levels + 1) * replica->plan.tensor_count + 4 +
+           pipe->slots;
 }
 
 void wefti_pause_list(wefti_pause *pause)
@@ -193,7 +200,9 @@ void wefti_pause_list(wefti_pause *pause)
         }
     }
     for (size_t i = 0; i < pipe->stage_count; i++) {
-        add_gradients(pause, i);
+        for (size_t g = 0; g < replica->plan.group_count; g++) {
+            add_gradients(pause, i, g);
+        }
     }
 }
 
@@ -220,7 +229,8 @@ weft_status wefti_pause_take(wefti_pause *pause)
         const wefti_checkpoint_piece *piece = &pause->list.pieces[i];
         unsigned char *copy = copies + piece->at_bytes;
         if (piece->live) {
-            memcpy(copy, piece->live, bytes_of(piece));
+            status = wefti_replica_copy(pause->replica, copy, piece->live,
+                                        bytes_of(piece));
         } else {
             status = weft_pipeline_pack(pipe->pipeline, copy);
         }
@@ -256,7 +266,8 @@ weft_status wefti_pause_apply(wefti_pause *pause)
         const unsigned char *copy =
             pause->replica->saver->copy + piece->at_bytes;
         if (piece->live) {
-            memcpy(piece->live, copy, bytes_of(piece));
+            status = wefti_replica_copy(pause->replica, piece->live, copy,
+                                        bytes_of(piece));
         } else {
             status = weft_pipeline_unpack(pipe->pipeline, copy, piece->elems);
         }
@@ -265,7 +276,7 @@ weft_status wefti_pause_apply(wefti_pause *pause)
         pipe->stages[i].weighed =
             count_weighed(pause, pipe->stages[i].number, pause->mark.position);
         if (wefti_pause_is_reduced(pause, i, pause->mark.position)) {
-            wefti_pipe_reduce_skip(pipe, pipe->stages[i].part);
+            wefti_pipe_reduce_skip(pause->replica, pipe->stages[i].part);
         }
     }
     return status == WEFT_OK ? check_applied(pause) : status;

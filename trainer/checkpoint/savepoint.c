@@ -202,8 +202,9 @@ static weft_status copy_state(wefti_replica *replica)
         status = values ? wefti_replica_settle(replica) : WEFT_OK;
         for (size_t i = 0; status == WEFT_OK && i < saver->list.count; i++) {
             if ((i % WEFTI_STATE_PARTS == 0) == values) {
-                memcpy(saver->copy + pieces[i].at_bytes, pieces[i].live,
-                       pieces[i].elems * sizeof(real));
+                status = wefti_replica_copy(
+                    replica, saver->copy + pieces[i].at_bytes, pieces[i].live,
+                    pieces[i].elems * sizeof(real));
             }
         }
     }

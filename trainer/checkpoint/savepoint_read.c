@@ -132,6 +132,27 @@ static void name_older(const wefti_savepoint *point,
     }
 }
 
+/* A piece to where it lives, which the host may not reach. */
+static weft_status get_piece(wefti_checkpoint_reader *reader,
+                             const wefti_replica *replica,
+                             const wefti_checkpoint_piece *piece)
+{
+    const size_t bytes = piece->elems * weft_dtype_bytes(piece->dtype);
+    if (!replica->compute) {
+        return wefti_checkpoint_reader_get(reader, piece, piece->live);
+    }
+    void *room = malloc(bytes);
+    weft_status status =
+        room ? wefti_checkpoint_reader_get(reader, piece, room)
+             : wefti_error(WEFT_ERR_NO_MEMORY, "no memory for %zu bytes of %s",
+                           bytes, piece->name);
+    if (status == WEFT_OK) {
+        status = wefti_replica_copy(replica, piece->live, room, bytes);
+    }
+    free(room);
+    return status;
+}
+
 /* Takes all that this rank needs, or only checks it. */
 static weft_status get_all(wefti_checkpoint_reader *reader,
                            wefti_replica *replica, const wefti_state_list *list,
@@ -145,8 +166,9 @@ static weft_status get_all(wefti_checkpoint_reader *reader,
                                                                reader);
     }
     for (size_t i = 0; i < list->count && status == WEFT_OK; i++) {
-        status = wefti_checkpoint_reader_get(
-            reader, &list->pieces[i], check ? NULL : list->pieces[i].live);
+        status =
+            check ? wefti_checkpoint_reader_get(reader, &list->pieces[i], NULL)
+                  : get_piece(reader, replica, &list->pieces[i]);
     }
     if (status == WEFT_OK && !check) {
         replica->step = header->step;
@@ -229,7 +251,7 @@ static weft_status read_newest(const wefti_savepoint *point,
     wefti_state_list_fini(&list);
     if (status == WEFT_OK) {
         point->owner->origin.run = newest.done.origin.run;
-        status = wefti_replica_collect(replica);
+        status = wefti_replica_gather(replica, WEFT_BUCKET_BLOCKING);
     }
     return status;
 }

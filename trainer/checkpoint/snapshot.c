@@ -7,46 +7,63 @@
 
 #include "trainer/model/storage.h"
 
-#include <string.h>
+static size_t count_arrays(const wefti_replica *replica)
+{
+    return 3 * replica->plan.group_count;
+}
+
+/* The replica's own of an array. */
+static real *find_live(const wefti_replica *replica, size_t array,
+                       size_t *bytes_out)
+{
+    const wefti_parameter_group *group = &replica->groups[array / 3];
+    real *const live[3] = {group->values, group->optimizer.first,
+                           group->optimizer.second};
+    *bytes_out = sizeof(real) * (array % 3 == 0 ? group->plan->flat_elems
+                                                : group->plan->own_elems);
+    return live[array % 3];
+}
 
 weft_status wefti_snapshot_init(wefti_snapshot *snapshot,
                                 const wefti_replica *replica)
 {
-    size_t flat = replica->plan.flat_elems, own = replica->plan.own_elems;
     *snapshot = (wefti_snapshot){.step = replica->step,
                                  .next_sequence = replica->next_sequence};
-    weft_status status = wefti_storage_alloc(flat, &snapshot->values);
-    if (status == WEFT_OK) {
-        status = wefti_storage_alloc(own, &snapshot->first);
+    for (size_t i = 0; i < count_arrays(replica); i++) {
+        size_t bytes;
+        const real *live = find_live(replica, i, &bytes);
+        weft_status status =
+            wefti_storage_alloc(bytes / sizeof(real), &snapshot->arrays[i]);
+        if (status == WEFT_OK) {
+            status =
+                wefti_replica_copy(replica, snapshot->arrays[i], live, bytes);
+        }
+        if (status != WEFT_OK) {
+            wefti_snapshot_fini(snapshot);
+            return status;
+        }
     }
-    if (status == WEFT_OK) {
-        status = wefti_storage_alloc(own, &snapshot->second);
-    }
-    if (status != WEFT_OK) {
-        wefti_snapshot_fini(snapshot);
-        return status;
-    }
-    memcpy(snapshot->values, replica->values, flat * sizeof(real));
-    memcpy(snapshot->first, replica->optimizer.first, own * sizeof(real));
-    memcpy(snapshot->second, replica->optimizer.second, own * sizeof(real));
     return WEFT_OK;
 }
 
-void wefti_snapshot_restore(const wefti_snapshot *snapshot,
-                            wefti_replica *replica)
+weft_status wefti_snapshot_restore(const wefti_snapshot *snapshot,
+                                   wefti_replica *replica)
 {
-    size_t flat = replica->plan.flat_elems, own = replica->plan.own_elems;
-    memcpy(replica->values, snapshot->values, flat * sizeof(real));
-    memcpy(replica->optimizer.first, snapshot->first, own * sizeof(real));
-    memcpy(replica->optimizer.second, snapshot->second, own * sizeof(real));
+    weft_status status = WEFT_OK;
+    for (size_t i = 0; i < count_arrays(replica) && status == WEFT_OK; i++) {
+        size_t bytes;
+        real *live = find_live(replica, i, &bytes);
+        status = wefti_replica_copy(replica, live, snapshot->arrays[i], bytes);
+    }
     replica->step = snapshot->step;
     replica->next_sequence = snapshot->next_sequence;
+    return status;
 }
 
 void wefti_snapshot_fini(wefti_snapshot *snapshot)
 {
-    wefti_storage_free(snapshot->values);
-    wefti_storage_free(snapshot->first);
-    wefti_storage_free(snapshot->second);
+    for (size_t i = 0; i < 3 * WEFTI_TENSOR_GROUPS_MOST; i++) {
+        wefti_storage_free(snapshot->arrays[i]);
+    }
     *snapshot = (wefti_snapshot){0};
 }

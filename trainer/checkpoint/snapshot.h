@@ -8,8 +8,8 @@
 #include "trainer/replica.h"
 
 typedef struct wefti_snapshot {
-    real *values;
-    real *first, *second;
+    /* Of each group the values and both moments. */
+    real *arrays[3 * WEFTI_TENSOR_GROUPS_MOST];
     uint64_t step;
     uint64_t next_sequence;
 } wefti_snapshot;
@@ -17,8 +17,8 @@ typedef struct wefti_snapshot {
 /* Both only while the replica is settled. Returns OK | ERR_NO_MEMORY. */
 WEFT_NODISCARD weft_status wefti_snapshot_init(wefti_snapshot *snapshot,
                                                const wefti_replica *replica);
-void wefti_snapshot_restore(const wefti_snapshot *snapshot,
-                            wefti_replica *replica);
+WEFT_NODISCARD weft_status
+wefti_snapshot_restore(const wefti_snapshot *snapshot, wefti_replica *replica);
 void wefti_snapshot_fini(wefti_snapshot *snapshot);
 
 #endif

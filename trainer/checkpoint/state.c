@@ -32,27 +32,29 @@ size_t wefti_state_count_bytes(const wefti_state_list *list)
     return list->count > 0 ? find_end(&list->pieces[list->count - 1]) : 0;
 }
 
-bool wefti_state_cut(const wefti_replica *replica, const wefti_tensor *tensor,
-                     real *flat, wefti_checkpoint_piece *piece_out)
+static wefti_checkpoint_piece make_piece(const wefti_tensor *tensor,
+                                         const wefti_tensor_share *own)
 {
-    const wefti_parameters *plan = &replica->plan;
     const wefti_tensor_info *info = &tensor->info;
-    if (!tensor->here) {
-        return false;
-    }
-    size_t begin = tensor->start_elems, end = begin + wefti_tensor_elems(info);
-    size_t share = wefti_parameters_share(plan, tensor->bucket, replica->share);
-    size_t share_end = share + plan->buckets[tensor->bucket].share_elems;
-    begin = begin > share ? begin : share;
-    end = end < share_end ? end : share_end;
-    *piece_out = (wefti_checkpoint_piece){
+    return (wefti_checkpoint_piece){
         .dtype = WEFTI_REAL_DTYPE,
         .rows = wefti_tensor_dimensions(info) == 2 ? info->rows : 0,
         .columns = info->columns,
-        .offset = begin - tensor->start_elems,
-        .elems = begin < end ? end - begin : 0,
-        .live = flat + begin};
-    return begin < end;
+        .offset = own->offset_elems,
+        .elems = own->elems};
+}
+
+bool wefti_state_cut(const wefti_replica *replica, const wefti_tensor *tensor,
+                     wefti_checkpoint_piece *piece_out)
+{
+    const wefti_parameter_group *group = &replica->groups[tensor->info.group];
+    wefti_tensor_share own;
+    if (!wefti_tensor_cut(&replica->plan, tensor, group->rank, &own)) {
+        return false;
+    }
+    *piece_out = make_piece(tensor, &own);
+    piece_out->live = group->gradient.leaf + own.start_elems;
+    return true;
 }
 
 void wefti_state_add_shares(const wefti_replica *replica, bool copies,
@@ -61,20 +63,20 @@ void wefti_state_add_shares(const wefti_replica *replica, bool copies,
     static const char *const ends[WEFTI_STATE_PARTS] = {"", ".first",
                                                         ".second"};
     const wefti_parameters *plan = &replica->plan;
-    const wefti_optimizer *optimizer = &replica->optimizer;
     for (size_t i = 0; i < plan->tensor_count; i++) {
         const wefti_tensor *tensor = &plan->tensors[i];
-        wefti_checkpoint_piece piece;
+        const wefti_parameter_group *group =
+            &replica->groups[tensor->info.group];
+        wefti_tensor_share own;
         if ((tensor->copy && !copies) ||
-            !wefti_state_cut(replica, tensor, replica->values, &piece)) {
+            !wefti_tensor_cut(plan, tensor, group->rank, &own)) {
             continue;
         }
-        size_t own =
-            wefti_optimizer_own(optimizer, tensor->bucket) +
-            tensor->start_elems + piece.offset -
-            wefti_parameters_share(plan, tensor->bucket, replica->share);
-        real *live[WEFTI_STATE_PARTS] = {piece.live, optimizer->first + own,
-                                         optimizer->second + own};
+        wefti_checkpoint_piece piece = make_piece(tensor, &own);
+        real *live[WEFTI_STATE_PARTS] = {group->values + own.start_elems,
+                                         group->optimizer.first + own.own_elems,
+                                         group->optimizer.second +
+                                             own.own_elems};
         size_t name = tensor->copy ? wefti_tensor_embedding() : i;
         for (size_t part = 0; part < WEFTI_STATE_PARTS; part++) {
             snprintf(piece.name, sizeof(piece.name), "%s%s",

@@ -35,15 +35,13 @@ void wefti_state_add(wefti_state_list *list,
 size_t wefti_state_count_bytes(const wefti_state_list *list);
 
 /*
- * wefti_state_cut - what of a tensor is in this rank's share.
- *
- * flat        an array of the plan's layout
- * piece_out   all but the name
+ * wefti_state_cut - what of a tensor is in this rank's share: of its gradient,
+ * which the piece has live, and its name not.
  *
  * Returns     whether there is any.
  */
 bool wefti_state_cut(const wefti_replica *replica, const wefti_tensor *tensor,
-                     real *flat, wefti_checkpoint_piece *piece_out);
+                     wefti_checkpoint_piece *piece_out);
 
 /*
  * wefti_state_add_shares - this rank's, WEFTI_STATE_PARTS for each tensor,

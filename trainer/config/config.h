@@ -103,6 +103,7 @@ typedef struct wefti_config {
         int64_t seed;
         int64_t validate_every;
         int64_t gradient_stats_every; /* 0: never */
+        const char *device;           /* a kind of weft_device_open */
         bool measure_peak;
         bool deterministic;
         bool elastic;

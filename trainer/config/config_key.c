@@ -25,6 +25,7 @@ static const char *const compared[] = {
 static const char *const recomputes[] = {"none", "norms", "selective", "full",
                                          NULL};
 static const char *const decays[] = {"cosine", "linear", "constant", NULL};
+static const char *const devices[] = {"host", "cuda", "shadow", NULL};
 static const char *const emas[] = {"none", "fp32", "bf16", "fp8", NULL};
 static const char *const offloads[] = {"none", "optimizer", NULL};
 static const char *const dispatches[] = {"bf16", "fp8", NULL};
@@ -166,6 +167,10 @@ const wefti_config_key wefti_config_keys[] = {
      .about = "steps between two lines of --metrics with the norm, the "
               "largest value and the zeros of each tensor's gradient; 0: "
               "none"},
+    {WORD(train, device, devices, "host"),
+     .about = "what computes: host, cuda (each rank its share of the GPUs), "
+              "or shadow (the host's code behind a device that is as hostile "
+              "as a GPU: for tests)"},
     {BOOL(train, measure_peak, "false"),
      .about = "time a matrix product at the start, as --measure does, so that "
               "mfu is known"},

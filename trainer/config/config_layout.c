@@ -256,6 +256,19 @@ static weft_status check_warmup(const wefti_config *config)
                       steps);
 }
 
+/* The host writes from its own memory. */
+static weft_status check_device(const wefti_config *config)
+{
+    return strcmp(config->train.device, "host") != 0 &&
+                   config->checkpoint.every > 0 && !config->checkpoint.async
+               ? refuse_key(config, "checkpoint", "async",
+                            "is false, and train.device: %s computes in memory "
+                            "that no file is written from; allowed is true, or "
+                            "checkpoint.every: 0",
+                            config->train.device)
+               : WEFT_OK;
+}
+
 weft_status wefti_config_check(const wefti_config *config, int nranks)
 {
     WEFTI_ASSERT(nranks > 0);
@@ -263,6 +276,9 @@ weft_status wefti_config_check(const wefti_config *config, int nranks)
     weft_status status = check_heads(config);
     if (status == WEFT_OK) {
         status = check_warmup(config);
+    }
+    if (status == WEFT_OK) {
+        status = check_device(config);
     }
     if (status == WEFT_OK && copies > 0) {
         status = check_batch(config, copies);

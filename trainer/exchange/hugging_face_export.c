@@ -211,19 +211,24 @@ static weft_status gather(const wefti_replica *replica, const int32_t *owners,
         const wefti_tensor *tensor = &plan->tensors[i];
         size_t elems = wefti_tensor_elems(&tensor->info);
         bool here = owners[i] == (int32_t)replica->rank;
-        real *values = here ? replica->values + tensor->start_elems : room;
         if (tensor->copy) {
             continue;
         }
-        if (owners[i] != 0 && (here || replica->rank == 0)) {
-            weft_status status = pass_on(replica, values, elems, owners[i]);
-            if (status != WEFT_OK) {
-                return status;
-            }
+        weft_status status =
+            here ? wefti_replica_copy(replica, room,
+                                      wefti_replica_values(replica, tensor),
+                                      elems * sizeof(*room))
+                 : WEFT_OK;
+        if (status == WEFT_OK && owners[i] != 0 &&
+            (here || replica->rank == 0)) {
+            status = pass_on(replica, room, elems, owners[i]);
+        }
+        if (status != WEFT_OK) {
+            return status;
         }
         if (replica->rank == 0 && *written == WEFT_OK) {
-            *written = wefti_safetensors_write(&own->file, values,
-                                               elems * sizeof(*values));
+            *written = wefti_safetensors_write(&own->file, room,
+                                               elems * sizeof(*room));
         }
     }
     return WEFT_OK;

@@ -177,18 +177,22 @@ static weft_status read_tensor(const source *own, const wefti_tensor_info *info,
 }
 
 /* Where this rank has it: also as the copy of a tied embedding. */
-static void keep(const wefti_replica *replica, size_t tensor, const real *room)
+static weft_status keep(const wefti_replica *replica, size_t tensor,
+                        const real *room)
 {
     const wefti_parameters *plan = &replica->plan;
-    for (size_t i = 0; i < plan->tensor_count; i++) {
+    weft_status status = WEFT_OK;
+    for (size_t i = 0; i < plan->tensor_count && status == WEFT_OK; i++) {
         const wefti_tensor *to = &plan->tensors[i];
         bool is_it =
             i == tensor || (to->copy && tensor == wefti_tensor_embedding());
         if (is_it && to->here) {
-            memcpy(replica->values + to->start_elems, room,
-                   wefti_tensor_elems(&to->info) * sizeof(*room));
+            status = wefti_replica_copy(
+                replica, wefti_replica_values(replica, to), room,
+                wefti_tensor_elems(&to->info) * sizeof(*room));
         }
     }
+    return status;
 }
 
 /* What rank 0 cannot read it still sends, so that none waits for it. */
@@ -207,10 +211,12 @@ static weft_status spread(const wefti_replica *replica, const source *own,
         weft_status status =
             weft_broadcast(room, room, wefti_tensor_elems(&tensor->info),
                            WEFTI_REAL_DTYPE, 0, replica->config.comm, NULL);
+        if (status == WEFT_OK) {
+            status = keep(replica, i, room);
+        }
         if (status != WEFT_OK) {
             return status;
         }
-        keep(replica, i, room);
     }
     return WEFT_OK;
 }

@@ -14,7 +14,9 @@ static const struct link {
 } links[WEFTI_MESH_LINKS] = {
     [WEFTI_MESH_LINE] = {WEFTI_MESH_PP, WEFT_CLASS_PP, "pipeline"},
     [WEFTI_MESH_CHAIN] = {WEFTI_MESH_PP, WEFT_CLASS_PP, "chain"},
-    [WEFTI_MESH_DATA] = {WEFTI_MESH_REPLICA, WEFT_CLASS_DP, "data"}};
+    [WEFTI_MESH_DATA] = {WEFTI_MESH_REPLICA, WEFT_CLASS_DP, "data"},
+    [WEFTI_MESH_EXPERT_DATA] = {WEFTI_MESH_EXPERT_REPLICA, WEFT_CLASS_DP,
+                                "experts"}};
 
 weft_class wefti_mesh_class(wefti_mesh_link link)
 {
@@ -31,6 +33,8 @@ static void name_group(const wefti_mesh *mesh, wefti_mesh_link link, int number,
                  mesh->pp - 1 - number);
     } else if (link == WEFTI_MESH_DATA) {
         snprintf(text, 32, "%s of pipeline rank %d", noun, number);
+    } else if (link == WEFTI_MESH_EXPERT_DATA) {
+        snprintf(text, 32, "%s %d", noun, number);
     } else if (mesh->dp > 1) {
         snprintf(text, 32, "%s of copy %d", noun, number);
     } else {
@@ -71,15 +75,17 @@ static weft_status connect_one(wefti_mesh_comms *comms, wefti_mesh_link link)
 }
 
 weft_status wefti_mesh_connect(wefti_mesh_comms *comms, const wefti_mesh *mesh,
-                               weft_comm *job, weft_ledger *ledger)
+                               weft_comm *job, weft_ledger *ledger,
+                               size_t groups)
 {
+    const int links_end = WEFTI_MESH_DATA + (int)groups;
     *comms = (wefti_mesh_comms){
         .mesh = *mesh,
         .at = wefti_mesh_locate(mesh, weft_comm_get_rank(job)),
         .job = job,
         .ledger = ledger};
     weft_status status = WEFT_OK;
-    for (int i = 0; i < WEFTI_MESH_LINKS && status == WEFT_OK; i++) {
+    for (int i = 0; i < links_end && status == WEFT_OK; i++) {
         status = connect_one(comms, (wefti_mesh_link)i);
     }
     return status;

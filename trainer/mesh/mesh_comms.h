@@ -13,6 +13,8 @@
  *   DATA      the ranks with the same dense parameters: gradients are reduced
  *             and parameters gathered here. Without a pipeline that is all
  *             ranks, on the job's own communicator.
+ *   EXPERT_DATA   the ranks with the same experts; their own even where those
+ *             of DATA are the same, as the two are reduced beside each other
  */
 #ifndef TRAINER_MESH_MESH_COMMS_H
 #define TRAINER_MESH_MESH_COMMS_H
@@ -25,6 +27,7 @@ typedef enum wefti_mesh_link {
     WEFTI_MESH_LINE,
     WEFTI_MESH_CHAIN,
     WEFTI_MESH_DATA,
+    WEFTI_MESH_EXPERT_DATA, /* follows: by group of parameters */
     WEFTI_MESH_LINKS
 } wefti_mesh_link;
 
@@ -33,7 +36,7 @@ typedef struct wefti_mesh_comms {
     wefti_mesh_place at; /* this rank's */
     weft_comm *job;      /* borrowed */
     weft_ledger *ledger; /* of their operations; borrowed; NULL: none */
-    weft_comm *comms[WEFTI_MESH_LINKS];
+    weft_comm *comms[WEFTI_MESH_LINKS]; /* NULL: not connected */
 } wefti_mesh_comms;
 
 /* The class of what is posted to one. */
@@ -42,12 +45,15 @@ weft_class wefti_mesh_class(wefti_mesh_link link);
 /*
  * wefti_mesh_connect - collective over job, whose ranks are the mesh's.
  *
+ * groups      of parameters that the model has: 1, or 2 with experts
+ *
  * Returns     OK | as weft_comm_split, weft_ledger_attach: leave it then.
  */
 WEFT_NODISCARD weft_status wefti_mesh_connect(wefti_mesh_comms *comms,
                                               const wefti_mesh *mesh,
                                               weft_comm *job,
-                                              weft_ledger *ledger);
+                                              weft_ledger *ledger,
+                                              size_t groups);
 
 /* After a failure: ranks that wait, on one of these or others, go on. */
 void wefti_mesh_abort(wefti_mesh_comms *comms);

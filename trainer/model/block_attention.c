@@ -50,15 +50,13 @@ static void list(wefti_tensor_list *tensors, const wefti_model_shape *shape,
                              .pieces = {{"self_attn.o_proj", hidden}}});
 }
 
-enum { QKV, DQKV, OUT, DOUT, LSE, DELTA, DQKV_SUM, F_SCRATCH, I_SCRATCH };
+enum { QKV, DQKV, OUT, DOUT, LSE, DELTA, DQKV_SUM };
 
 static weft_status forward(const wefti_node_args *args)
 {
     const wefti_node_heads heads = heads_of(args->node->context);
     real *const *v = args->values;
-    wefti_node_attention_forward(args, &heads, v[OUT], v[LSE], v[QKV],
-                                 v[F_SCRATCH]);
-    return WEFT_OK;
+    return wefti_node_attention_forward(args, &heads, v[OUT], v[LSE], v[QKV]);
 }
 
 /* Summed up beside qkv, which is read all along, then written over it. */
@@ -66,11 +64,11 @@ static weft_status inputs(const wefti_node_args *args)
 {
     const wefti_node_heads heads = heads_of(args->node->context);
     real *const *v = args->values;
-    wefti_node_attention_backward(args, &heads, v[DQKV_SUM], v[DOUT], v[QKV],
-                                  v[OUT], v[LSE], v[DELTA], v[I_SCRATCH]);
-    wefti_node_copy(args, v[DQKV], v[DQKV_SUM],
-                    args->rows * args->widths[DQKV]);
-    return WEFT_OK;
+    weft_status status = wefti_node_attention_backward(
+        args, &heads, v[DQKV_SUM], v[DOUT], v[QKV], v[OUT], v[LSE], v[DELTA]);
+    return status == WEFT_OK ? wefti_node_copy(args, v[DQKV], v[DQKV_SUM],
+                                               args->rows * args->widths[DQKV])
+                             : status;
 }
 
 static void append(wefti_builder *builder)
@@ -80,7 +78,6 @@ static void append(wefti_builder *builder)
     const wefti_node_heads heads = heads_of(shape);
     const size_t width = wefti_node_heads_qkv(&heads);
     const size_t queries = wefti_node_heads_out(&heads);
-    const size_t scratch = wefti_node_heads_scratch(&heads, shape->seq);
     size_t d_normed =
         wefti_program_add_value(program, "d.normed", shape->hidden, true);
     size_t qkv = wefti_program_add_value(program, "qkv", width, true);
@@ -91,8 +88,6 @@ static void append(wefti_builder *builder)
     size_t delta =
         wefti_program_add_value(program, "delta", shape->heads, true);
     size_t sum = wefti_program_add_value(program, "d.qkv.sum", width, true);
-    size_t f = wefti_program_add_value(program, "scratch", scratch, false);
-    size_t i = wefti_program_add_value(program, "d.scratch", scratch, false);
     size_t normed = wefti_append_norm(builder, WEFTI_BY_ROWS, d_normed, false);
     wefti_append_linear(builder, "qkv", WEFTI_BY_ROWS, normed, d_normed, qkv,
                         dqkv);
@@ -109,10 +104,8 @@ static void append(wefti_builder *builder)
                          [DOUT] = {dout, WEFTI_I_READS},
                          [LSE] = {lse, WEFTI_F_WRITES | WEFTI_I_READS},
                          [DELTA] = {delta, WEFTI_I_WRITES},
-                         [DQKV_SUM] = {sum, WEFTI_I_WRITES},
-                         [F_SCRATCH] = {f, WEFTI_F_WRITES},
-                         [I_SCRATCH] = {i, WEFTI_I_WRITES}},
-            .operand_count = 9});
+                         [DQKV_SUM] = {sum, WEFTI_I_WRITES}},
+            .operand_count = 7});
     wefti_append_residual(builder, "out", WEFTI_WHOLE, out, dout);
 }
 

@@ -26,32 +26,32 @@ static void list(wefti_tensor_list *tensors, const wefti_model_shape *shape,
 static weft_status forward(const wefti_node_args *args)
 {
     const wefti_model_shape *shape = args->node->context;
-    wefti_node_embedding_forward(args, args->values[X], args->parameters[0],
-                                 shape->vocab, shape->hidden);
-    return WEFT_OK;
+    return wefti_node_embedding_forward(args, args->values[X],
+                                        args->parameters[0], shape->vocab,
+                                        shape->hidden);
 }
 
 static weft_status inputs(const wefti_node_args *args)
 {
-    wefti_node_copy(args, args->values[DX], args->values[DX_SUM],
-                    args->rows * args->widths[DX]);
-    return WEFT_OK;
+    return wefti_node_copy(args, args->values[DX], args->values[DX_SUM],
+                           args->rows * args->widths[DX]);
 }
 
 /* The head's share is in it already. */
 static weft_status tied_weights(const wefti_node_args *args)
 {
     const wefti_model_shape *shape = args->node->context;
-    wefti_node_embedding_backward(args, args->gradients[0], args->values[DX],
-                                  shape->vocab, shape->hidden);
-    return WEFT_OK;
+    return wefti_node_embedding_backward(args, args->gradients[0],
+                                         args->values[DX], shape->vocab,
+                                         shape->hidden);
 }
 
 static weft_status weights(const wefti_node_args *args)
 {
     const wefti_model_shape *shape = args->node->context;
-    wefti_node_clear(args, args->gradients[0], shape->vocab * shape->hidden);
-    return tied_weights(args);
+    weft_status status = wefti_node_clear(args, args->gradients[0],
+                                          shape->vocab * shape->hidden);
+    return status == WEFT_OK ? tied_weights(args) : status;
 }
 
 static void append(wefti_builder *builder)

@@ -43,16 +43,15 @@ static void list(wefti_tensor_list *tensors, const wefti_model_shape *shape,
 static weft_status forward(const wefti_node_args *args)
 {
     real *const *v = args->values;
-    wefti_node_swiglu_forward(args, v[GATED], v[GATE_UP], args->widths[GATED]);
-    return WEFT_OK;
+    return wefti_node_swiglu_forward(args, v[GATED], v[GATE_UP],
+                                     args->widths[GATED]);
 }
 
 static weft_status inputs(const wefti_node_args *args)
 {
     real *const *v = args->values;
-    wefti_node_swiglu_backward(args, v[DGATE_UP], v[DGATED], v[GATE_UP],
-                               args->widths[GATED]);
-    return WEFT_OK;
+    return wefti_node_swiglu_backward(args, v[DGATE_UP], v[DGATED], v[GATE_UP],
+                                      args->widths[GATED]);
 }
 
 static void append(wefti_builder *builder)

@@ -31,9 +31,11 @@ void wefti_layer_list_tensor(wefti_tensor_list *list, size_t layer,
 
 wefti_node_parameter wefti_builder_take_tensor(wefti_builder *builder)
 {
-    size_t tensor = builder->tensor++;
-    return (wefti_node_parameter){
-        tensor, builder->plan->tensors[tensor].start_elems, false};
+    size_t number = builder->tensor++;
+    const wefti_tensor *tensor = &builder->plan->tensors[number];
+    return (wefti_node_parameter){.tensor = number,
+                                  .group = tensor->info.group,
+                                  .start_elems = tensor->start_elems};
 }
 
 static void append(wefti_builder *builder, const wefti_model_block *block,

@@ -8,28 +8,37 @@
 /* ---- RMSNorm --------------------------------------------------------------
  */
 
-enum { NORM_X, NORM_Y, NORM_RSTD, NORM_DY, NORM_DX, NORM_DWEIGHT };
+enum {
+    NORM_X,
+    NORM_Y,
+    NORM_RSTD,
+    NORM_DY,
+    NORM_DX,
+    NORM_DWEIGHT,
+    NORM_PARTIALS
+};
 
 static weft_status norm_forward(const wefti_node_args *args)
 {
     real *const *v = args->values;
-    wefti_node_norm_forward(args, v[NORM_Y], v[NORM_RSTD], v[NORM_X],
-                            args->parameters[0], args->widths[NORM_X]);
-    return WEFT_OK;
+    return wefti_node_norm_forward(args, v[NORM_Y], v[NORM_RSTD], v[NORM_X],
+                                   args->parameters[0], args->widths[NORM_X]);
 }
 
 /* The weights' gradient is the sum over all chunks, kept for W. */
 static weft_status norm_backward(const wefti_node_args *args, bool adds)
 {
     real *const *v = args->values;
-    const size_t width = args->widths[NORM_X];
-    if (args->first == 0) {
-        wefti_node_clear(args, v[NORM_DWEIGHT], width);
-    }
-    wefti_node_norm_backward(args, v[NORM_DX], v[NORM_DWEIGHT], v[NORM_DY],
-                             v[NORM_X], args->parameters[0], v[NORM_RSTD],
-                             width, adds);
-    return WEFT_OK;
+    const wefti_node_norm norm = {args->parameters[0], v[NORM_RSTD],
+                                  v[NORM_DWEIGHT], v[NORM_PARTIALS],
+                                  args->widths[NORM_X]};
+    weft_status status =
+        args->first == 0 ? wefti_node_clear(args, v[NORM_DWEIGHT], norm.width)
+                         : WEFT_OK;
+    return status == WEFT_OK
+               ? wefti_node_norm_backward(args, &norm, v[NORM_DX], v[NORM_DY],
+                                          v[NORM_X], adds)
+               : status;
 }
 
 static weft_status norm_inputs(const wefti_node_args *args)
@@ -44,9 +53,8 @@ static weft_status norm_first_inputs(const wefti_node_args *args)
 
 static weft_status norm_weights(const wefti_node_args *args)
 {
-    wefti_node_copy(args, args->gradients[0], args->values[NORM_DWEIGHT],
-                    args->widths[NORM_DWEIGHT]);
-    return WEFT_OK;
+    return wefti_node_copy(args, args->gradients[0], args->values[NORM_DWEIGHT],
+                           args->widths[NORM_DWEIGHT]);
 }
 
 size_t wefti_append_norm(wefti_builder *builder, wefti_node_rows rows,
@@ -57,6 +65,8 @@ size_t wefti_append_norm(wefti_builder *builder, wefti_node_rows rows,
     size_t normed = wefti_program_add_value(program, "normed", hidden, true);
     size_t rstd = wefti_program_add_value(program, "rstd", 1, true);
     size_t dweight = wefti_program_add_value(program, "d.norm", hidden, false);
+    size_t partials = wefti_program_add_partials(program, "d.norm.partials",
+                                                 hidden, WEFTI_NODE_NORM_ROWS);
     wefti_program_add_node(
         program,
         &(wefti_node){
@@ -71,8 +81,9 @@ size_t wefti_append_norm(wefti_builder *builder, wefti_node_rows rows,
                  [NORM_DY] = {d_normed, WEFTI_I_READS},
                  [NORM_DX] = {builder->d_residual,
                               (first ? 0 : WEFTI_I_READS) | WEFTI_I_WRITES},
-                 [NORM_DWEIGHT] = {dweight, WEFTI_I_WRITES | WEFTI_W_READS}},
-            .operand_count = 6,
+                 [NORM_DWEIGHT] = {dweight, WEFTI_I_WRITES | WEFTI_W_READS},
+                 [NORM_PARTIALS] = {partials, WEFTI_I_WRITES}},
+            .operand_count = 7,
             .parameters = {wefti_builder_take_tensor(builder)},
             .parameter_count = 1});
     return normed;
@@ -92,25 +103,22 @@ static wefti_node_linear map_of(const wefti_node_args *args)
 static weft_status map_forward(const wefti_node_args *args)
 {
     const wefti_node_linear map = map_of(args);
-    wefti_node_linear_forward(args, &map, args->values[MAP_X],
-                              args->values[MAP_Y], false);
-    return WEFT_OK;
+    return wefti_node_linear_forward(args, &map, args->values[MAP_X],
+                                     args->values[MAP_Y], false);
 }
 
 static weft_status map_inputs(const wefti_node_args *args)
 {
     const wefti_node_linear map = map_of(args);
-    wefti_node_linear_inputs(args, &map, args->values[MAP_DY],
-                             args->values[MAP_DX]);
-    return WEFT_OK;
+    return wefti_node_linear_inputs(args, &map, args->values[MAP_DY],
+                                    args->values[MAP_DX]);
 }
 
 static weft_status map_weights(const wefti_node_args *args)
 {
     const wefti_node_linear map = map_of(args);
-    wefti_node_linear_weights(args, &map, args->values[MAP_DY],
-                              args->values[MAP_X], args->gradients[0]);
-    return WEFT_OK;
+    return wefti_node_linear_weights(args, &map, args->values[MAP_DY],
+                                     args->values[MAP_X], args->gradients[0]);
 }
 
 void wefti_append_linear(wefti_builder *builder, const char *label,
@@ -138,20 +146,23 @@ void wefti_append_linear(wefti_builder *builder, const char *label,
 static weft_status residual_forward(const wefti_node_args *args)
 {
     const wefti_node_linear map = map_of(args);
-    wefti_node_copy(args, args->values[MAP_Y], args->values[MAP_BEFORE],
-                    args->rows * map.outputs);
-    wefti_node_linear_forward(args, &map, args->values[MAP_X],
-                              args->values[MAP_Y], true);
-    return WEFT_OK;
+    weft_status status =
+        wefti_node_copy(args, args->values[MAP_Y], args->values[MAP_BEFORE],
+                        args->rows * map.outputs);
+    return status == WEFT_OK
+               ? wefti_node_linear_forward(args, &map, args->values[MAP_X],
+                                           args->values[MAP_Y], true)
+               : status;
 }
 
 /* The residual's gradient will change: it is kept for W. */
 static weft_status residual_inputs(const wefti_node_args *args)
 {
     const wefti_node_linear map = map_of(args);
-    wefti_node_copy(args, args->values[MAP_DY], args->values[MAP_DAFTER],
-                    args->rows * map.outputs);
-    return map_inputs(args);
+    weft_status status =
+        wefti_node_copy(args, args->values[MAP_DY], args->values[MAP_DAFTER],
+                        args->rows * map.outputs);
+    return status == WEFT_OK ? map_inputs(args) : status;
 }
 
 void wefti_append_residual(wefti_builder *builder, const char *label,
@@ -194,22 +205,22 @@ static weft_status take_in(const wefti_node_args *args, size_t operand)
         port->hook.call
             ? port->hook.call(port->hook.context, args->first + args->rows)
             : WEFT_OK;
-    if (status == WEFT_OK) {
-        wefti_node_copy(args, args->values[operand],
-                        port->rows + args->first * width, args->rows * width);
-    }
-    return status;
+    return status == WEFT_OK ? wefti_node_copy(args, args->values[operand],
+                                               port->rows + args->first * width,
+                                               args->rows * width)
+                             : status;
 }
 
 static weft_status give_out(const wefti_node_args *args, size_t operand)
 {
     const wefti_stage_port *port = &args->pass->output;
     const size_t width = args->widths[operand];
-    wefti_node_copy(args, port->rows + args->first * width,
-                    args->values[operand], args->rows * width);
-    return port->hook.call
+    weft_status status =
+        wefti_node_copy(args, port->rows + args->first * width,
+                        args->values[operand], args->rows * width);
+    return status == WEFT_OK && port->hook.call
                ? port->hook.call(port->hook.context, args->first + args->rows)
-               : WEFT_OK;
+               : status;
 }
 
 static weft_status receive_forward(const wefti_node_args *args)

@@ -82,19 +82,15 @@ static weft_status number_tensors(wefti_parameters *plan,
     return WEFT_OK;
 }
 
-/* Ends the open bucket, which holds used elements from tensor first on. */
-static void close_bucket(wefti_parameters *plan, const wefti_tensor *first,
-                         size_t used)
+/* Ends the group's open bucket, which holds used elements. */
+static void close_bucket(wefti_group_plan *group, size_t used)
 {
     size_t share =
-        round_up(used, plan->nranks * WEFTI_BLOCK_ELEMS) / plan->nranks;
-    plan->buckets[plan->bucket_count] =
-        (weft_bucket_extent){plan->flat_elems, share};
-    plan->blocks[plan->bucket_count] = (wefti_bucket_blocks){
-        first->first_block, used / WEFTI_BLOCK_ELEMS, first->copy};
-    plan->bucket_count++;
-    plan->flat_elems += share * plan->nranks;
-    plan->own_elems += share;
+        round_up(used, group->nranks * WEFTI_BLOCK_ELEMS) / group->nranks;
+    group->buckets[group->bucket_count++] =
+        (weft_bucket_extent){group->flat_elems, share};
+    group->flat_elems += share * group->nranks;
+    group->own_elems += share;
 }
 
 /*
@@ -114,64 +110,73 @@ static bool is_alone(const wefti_parameters *plan, size_t tensor)
                                  tensor == wefti_tensor_head(plan));
 }
 
-/* Whether two that follow each other may not be in one bucket. */
-static bool are_apart(const wefti_parameters *plan, size_t tensor)
+/* Of tensors first .. end - 1 the group's, in buckets of their own. */
+static void place_tensors(wefti_parameters *plan, size_t number, size_t first,
+                          size_t end, size_t bucket_bytes)
 {
-    return is_alone(plan, tensor) || is_alone(plan, tensor + 1) ||
-           plan->tensors[tensor].info.group !=
-               plan->tensors[tensor + 1].info.group;
-}
-
-/* Tensors first .. end - 1, in buckets of their own. */
-static void place_tensors(wefti_parameters *plan, size_t first, size_t end,
-                          size_t bucket_bytes)
-{
-    size_t used = 0;
-    size_t opens = first; /* the first of the open bucket */
+    wefti_group_plan *group = &plan->groups[number];
+    size_t used = 0; /* of the open bucket */
     for (size_t i = first; i < end; i++) {
         wefti_tensor *tensor = &plan->tensors[i];
+        if (tensor->info.group != number) {
+            continue;
+        }
+        if (used > 0 && is_alone(plan, i)) {
+            close_bucket(group, used);
+            used = 0;
+        }
         tensor->here = true;
-        tensor->bucket = plan->bucket_count;
-        tensor->start_elems = plan->flat_elems + used;
+        tensor->bucket = group->bucket_count;
+        tensor->opens = used == 0;
+        tensor->start_elems = group->flat_elems + used;
         used += round_up(wefti_tensor_elems(&tensor->info),
                          WEFTI_TENSOR_ALIGN_ELEMS);
-        if (used * sizeof(real) >=
-                closing_bytes(plan->bucket_count, bucket_bytes) ||
-            i + 1 == end || are_apart(plan, i)) {
-            close_bucket(plan, &plan->tensors[opens], used);
+        if (is_alone(plan, i) ||
+            used * sizeof(real) >=
+                closing_bytes(group->bucket_count, bucket_bytes)) {
+            close_bucket(group, used);
             used = 0;
-            opens = i + 1;
         }
+    }
+    if (used > 0) {
+        close_bucket(group, used);
     }
 }
 
-static void place_parts(wefti_parameters *plan, size_t bucket_bytes)
+static void place_parts(wefti_parameters *plan, size_t number,
+                        size_t bucket_bytes)
 {
-    for (size_t i = 0; i < plan->tensor_count; i++) {
-        plan->tensors[i].bucket = SIZE_MAX;
-    }
+    wefti_group_plan *group = &plan->groups[number];
     for (size_t i = 0; i < plan->part_count; i++) {
-        wefti_layer_run *part = &plan->parts[i];
+        const wefti_layer_run *part = &plan->parts[i];
         size_t first = part->first_layer == 0
                            ? wefti_tensor_embedding()
                            : wefti_tensor_of_layer(plan, part->first_layer);
         size_t end = part->layers_end == plan->shape.layers
                          ? plan->tensor_count
                          : wefti_tensor_of_layer(plan, part->layers_end);
-        part->first_bucket = plan->bucket_count;
-        place_tensors(plan, first, end, bucket_bytes);
-        part->buckets_end = plan->bucket_count;
+        group->parts[i].first = group->bucket_count;
+        place_tensors(plan, number, first, end, bucket_bytes);
+        group->parts[i].end = group->bucket_count;
     }
+    plan->bucket_count += group->bucket_count;
+    plan->flat_elems += group->flat_elems;
+    plan->own_elems += group->own_elems;
 }
 
 static weft_status take_room(wefti_parameters *plan,
                              const wefti_layer_run *parts)
 {
     size_t most = plan->tensor_count; /* buckets */
+    bool whole = true;
     plan->parts = calloc(plan->part_count, sizeof(*plan->parts));
-    plan->buckets = calloc(most, sizeof(*plan->buckets));
-    plan->blocks = calloc(most, sizeof(*plan->blocks));
-    if (!plan->parts || !plan->buckets || !plan->blocks) {
+    for (size_t i = 0; i < plan->group_count; i++) {
+        wefti_group_plan *group = &plan->groups[i];
+        group->buckets = calloc(most, sizeof(*group->buckets));
+        group->parts = calloc(plan->part_count, sizeof(*group->parts));
+        whole = whole && group->buckets && group->parts;
+    }
+    if (!plan->parts || !whole) {
         return wefti_error(WEFT_ERR_NO_MEMORY,
                            "no memory for the layout of %zu tensors", most);
     }
@@ -183,12 +188,11 @@ weft_status wefti_parameters_plan_list(const wefti_parameters_config *config,
                                        const wefti_tensor_list *list,
                                        wefti_parameters *plan_out)
 {
-    WEFTI_ASSERT(config->nranks > 0);
     WEFTI_ASSERT(config->part_count > 0);
     *plan_out =
         (wefti_parameters){.shape = config->shape,
-                           .nranks = config->nranks,
                            .part_count = config->part_count,
+                           .group_count = list->group_count,
                            .copies_head = config->shape.tied && config->cut};
     weft_status status = number_tensors(plan_out, list);
     if (status == WEFT_OK) {
@@ -198,18 +202,24 @@ weft_status wefti_parameters_plan_list(const wefti_parameters_config *config,
         wefti_parameters_fini(plan_out);
         return status;
     }
-    place_parts(plan_out, config->bucket_bytes);
+    for (size_t i = 0; i < plan_out->group_count; i++) {
+        WEFTI_ASSERT(config->nranks[i] > 0);
+        plan_out->groups[i].nranks = config->nranks[i];
+        place_parts(plan_out, i, config->bucket_bytes);
+    }
     return WEFT_OK;
 }
 
-weft_status wefti_parameters_plan_parts(const wefti_model_shape *shape,
-                                        size_t bucket_bytes, size_t nranks,
-                                        const wefti_layer_run *parts,
-                                        size_t part_count, bool cut,
-                                        wefti_parameters *plan_out)
+weft_status wefti_parameters_plan(const wefti_model_shape *shape,
+                                  size_t bucket_bytes, size_t nranks,
+                                  wefti_parameters *plan_out)
 {
-    const wefti_parameters_config config = {*shape, bucket_bytes, nranks,
-                                            parts,  part_count,   cut};
+    const wefti_layer_run whole = {.layers_end = shape->layers};
+    const wefti_parameters_config config = {.shape = *shape,
+                                            .bucket_bytes = bucket_bytes,
+                                            .nranks = {nranks},
+                                            .parts = &whole,
+                                            .part_count = 1};
     wefti_tensor_list list;
     weft_status status = wefti_tensor_list_init(&list, shape);
     if (status == WEFT_OK) {
@@ -219,22 +229,15 @@ weft_status wefti_parameters_plan_parts(const wefti_model_shape *shape,
     return status;
 }
 
-weft_status wefti_parameters_plan(const wefti_model_shape *shape,
-                                  size_t bucket_bytes, size_t nranks,
-                                  wefti_parameters *plan_out)
-{
-    const wefti_layer_run whole = {.layers_end = shape->layers};
-    return wefti_parameters_plan_parts(shape, bucket_bytes, nranks, &whole, 1,
-                                       false, plan_out);
-}
-
 void wefti_parameters_fini(wefti_parameters *plan)
 {
     free(plan->tensors);
     free(plan->modules);
     free(plan->parts);
-    free(plan->buckets);
-    free(plan->blocks);
+    for (size_t i = 0; i < plan->group_count; i++) {
+        free(plan->groups[i].buckets);
+        free(plan->groups[i].parts);
+    }
     *plan = (wefti_parameters){0};
 }
 
@@ -261,15 +264,17 @@ static double start_deviation(const wefti_parameters *plan,
 }
 
 void wefti_parameters_init(const wefti_parameters *plan, uint64_t seed,
-                           const wefti_start *start, real *flat_out)
+                           const wefti_start *start, real *const *values_out)
 {
-    memset(flat_out, 0, plan->flat_elems * sizeof(*flat_out));
+    for (size_t i = 0; i < plan->group_count; i++) {
+        memset(values_out[i], 0, plan->groups[i].flat_elems * sizeof(real));
+    }
     for (size_t i = 0; i < plan->tensor_count; i++) {
         const wefti_tensor *tensor = &plan->tensors[i];
         if (!tensor->here) {
             continue;
         }
-        real *values = flat_out + tensor->start_elems;
+        real *values = values_out[tensor->info.group] + tensor->start_elems;
         size_t elems = wefti_tensor_elems(&tensor->info);
         double deviation = start_deviation(plan, start, tensor);
         wefti_random random = wefti_random_make(
@@ -292,9 +297,29 @@ size_t wefti_parameters_largest(const wefti_parameters *plan)
     return most;
 }
 
-size_t wefti_parameters_share(const wefti_parameters *plan, size_t bucket,
-                              size_t rank)
+bool wefti_tensor_cut(const wefti_parameters *plan, const wefti_tensor *tensor,
+                      size_t rank, wefti_tensor_share *share_out)
 {
-    const weft_bucket_extent *extent = &plan->buckets[bucket];
-    return extent->start_elems + rank * extent->share_elems;
+    if (!tensor->here) {
+        return false;
+    }
+    const wefti_group_plan *group = &plan->groups[tensor->info.group];
+    const weft_bucket_extent *bucket = &group->buckets[tensor->bucket];
+    size_t share = bucket->start_elems + rank * bucket->share_elems;
+    size_t share_end = share + bucket->share_elems;
+    size_t from = tensor->start_elems;
+    size_t end = from + wefti_tensor_elems(&tensor->info);
+    from = from > share ? from : share;
+    end = end < share_end ? end : share_end;
+    if (from >= end) {
+        return false;
+    }
+    *share_out = (wefti_tensor_share){
+        .start_elems = from,
+        /* Of the buckets before, each rank has the same. */
+        .own_elems = bucket->start_elems / group->nranks + (from - share),
+        .offset_elems = from - tensor->start_elems,
+        .elems = end - from,
+        .padded_elems = round_up(end - from, WEFTI_BLOCK_ELEMS)};
+    return true;
 }

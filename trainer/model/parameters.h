@@ -1,19 +1,23 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * trainer/model/parameters.h - where every parameter lies in one flat array,
- * and how that array is cut into buckets and shares.
+ * trainer/model/parameters.h - where every parameter lies, in one flat array
+ * for each group of tensors, and how the arrays are cut into buckets and
+ * shares.
  *
  *   tensors in order of use:  embedding | layer 0 | layer 1 | ... | norm | head
- *   buckets of whole tensors: [---- 0 ----][------ 1 ------] ...
+ *   of one group, in buckets: [---- 0 ----][------ 1 ------] ...
  *   each bucket:              tensor tensor ... pad | share 0 | share 1 | ...
+ *
+ * A group is what the same ranks have as replicas of each other: dense tensors
+ * are one, experts another. Each has its own array, buckets and numbers of
+ * buckets, and is reduced and gathered on its own.
  *
  * Which tensors share a bucket depends on bucket_mb alone, never on the number
  * of ranks, and every element has the same place inside its bucket on every
  * layout; only the padding at a bucket's end differs. Tensors, buckets and
  * shares start at multiples of 1024 elements ("blocks"), and blocks are
- * numbered over the whole model. A bucket holds tensors of one group alone.
- * Parameters, gradients and moments all use this layout. Padding is zero and
- * stays zero.
+ * numbered over the whole model. Parameters, gradients and moments all use this
+ * layout. Padding is zero and stays zero.
  *
  * A rank of a pipeline plans the parts of the model that it has: tensors keep
  * their numbers, blocks too, and only those that are here have a place. Buckets
@@ -44,45 +48,59 @@ typedef struct wefti_tensor {
     size_t first_block; /* number in the whole model */
     bool copy;          /* of the embedding, whose blocks it shares */
     bool here;          /* else all below is nothing */
-    size_t start_elems; /* in the flat array */
-    size_t bucket;
+    size_t start_elems; /* in its group's array */
+    size_t bucket;      /* of its group's */
+    bool opens;         /* the first of its bucket */
 } wefti_tensor;
 
-typedef struct wefti_bucket_blocks {
-    size_t first; /* number of the bucket's first block in the model */
-    size_t count; /* blocks that hold tensors, padding not counted */
-    bool copy;    /* another bucket's sums count for it */
-} wefti_bucket_blocks;
+/* What of a tensor is in a rank's share of its bucket, from a block's start. */
+typedef struct wefti_tensor_share {
+    size_t start_elems;  /* in the group's array */
+    size_t own_elems;    /* in an array of the rank's shares alone */
+    size_t offset_elems; /* in the tensor */
+    size_t elems;
+    size_t padded_elems; /* to the end of its last block, which is zero there */
+} wefti_tensor_share;
 
 /*
  * A run of layers; with the first of the model goes the embedding, with the
- * last the final norm and the head. Its buckets are filled in by the plan.
+ * last the final norm and the head.
  */
 typedef struct wefti_layer_run {
     size_t first_layer, layers_end;
-    size_t first_bucket, buckets_end;
 } wefti_layer_run;
+
+typedef struct wefti_bucket_run {
+    size_t first, end;
+} wefti_bucket_run;
+
+/* The array of one group. */
+typedef struct wefti_group_plan {
+    size_t nranks; /* that have the same of it, and a share each */
+    weft_bucket_extent *buckets;
+    size_t bucket_count;
+    wefti_bucket_run *parts; /* [part_count] its buckets of each part */
+    size_t flat_elems;       /* of the whole array, padding included */
+    size_t own_elems;        /* of one rank's shares together */
+} wefti_group_plan;
 
 typedef struct wefti_parameters {
     wefti_model_shape shape;
-    size_t nranks;
     wefti_tensor *tensors; /* all of the model's */
     size_t tensor_count;
     size_t *modules;        /* the first tensor of each */
     wefti_layer_run *parts; /* in order of layers */
     size_t part_count;
     bool copies_head; /* tied, and cut: see above */
-    weft_bucket_extent *buckets;
-    wefti_bucket_blocks *blocks; /* [bucket_count] */
-    size_t bucket_count;
-    size_t flat_elems;      /* of the whole array, padding included */
-    size_t own_elems;       /* of one rank's shares together */
-    size_t block_count;     /* of the model */
+    wefti_group_plan groups[WEFTI_TENSOR_GROUPS_MOST];
+    size_t group_count;
+    size_t bucket_count, flat_elems, own_elems; /* of all groups */
+    size_t block_count;                         /* of the model */
     size_t parameter_count; /* of the model, no padding, no copy */
 } wefti_parameters;
 
 /*
- * wefti_parameters_plan - lay out a model.
+ * wefti_parameters_plan - lay out a whole decoder, of one group.
  *
  * bucket_bytes   a bucket is closed as soon as it holds that much; the first
  *                two at a quarter of it, the next two at half.
@@ -95,23 +113,20 @@ WEFT_NODISCARD weft_status wefti_parameters_plan(const wefti_model_shape *shape,
                                                  wefti_parameters *plan_out);
 
 /*
- * wefti_parameters_plan_parts - lay out what a rank has of a model that is cut.
+ * wefti_parameters_plan_list - lay out what a rank has of a model that may be
+ * cut.
  *
- * parts       part_count, in order of layers, apart; buckets do not count
+ * list        any tensors, with the shape's layers and two ends
+ * nranks      [list's groups]
+ * parts       part_count, in order of layers, apart
  * cut         the model is on several ranks, or several parts of this one
  *
  * Returns     OK | ERR_NO_MEMORY.
  */
-WEFT_NODISCARD weft_status wefti_parameters_plan_parts(
-    const wefti_model_shape *shape, size_t bucket_bytes, size_t nranks,
-    const wefti_layer_run *parts, size_t part_count, bool cut,
-    wefti_parameters *plan_out);
-
-/* The same of any list of tensors with the shape's layers and two ends. */
 typedef struct wefti_parameters_config {
     wefti_model_shape shape;
     size_t bucket_bytes;
-    size_t nranks;
+    size_t nranks[WEFTI_TENSOR_GROUPS_MOST];
     const wefti_layer_run *parts;
     size_t part_count;
     bool cut;
@@ -133,10 +148,14 @@ typedef struct wefti_start {
     double scale, head, embedding;
 } wefti_start;
 
-/* wefti_parameters_init - start values; the same on every layout. Norms start
- * at 1. */
+/*
+ * wefti_parameters_init - start values; the same on every layout. Norms start
+ * at 1.
+ *
+ * values_out   [groups] flat
+ */
 void wefti_parameters_init(const wefti_parameters *plan, uint64_t seed,
-                           const wefti_start *start, real *flat_out);
+                           const wefti_start *start, real *const *values_out);
 
 /* Numbers of tensors in plan->tensors. */
 size_t wefti_tensor_embedding(void);
@@ -149,8 +168,8 @@ size_t wefti_tensor_head(const wefti_parameters *plan);
 /* Elements of the largest tensor. */
 size_t wefti_parameters_largest(const wefti_parameters *plan);
 
-/* The first element of a rank's share of a bucket. */
-size_t wefti_parameters_share(const wefti_parameters *plan, size_t bucket,
-                              size_t rank);
+/* wefti_tensor_cut - whether a rank has any of a tensor in its shares. */
+bool wefti_tensor_cut(const wefti_parameters *plan, const wefti_tensor *tensor,
+                      size_t rank, wefti_tensor_share *share_out);
 
 #endif

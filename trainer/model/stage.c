@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "kernels/math/math_stream.h"
 #include "trainer/model/model_blocks.h"
 #include "trainer/program/program_check.h"
 #include "trainer/program/program_plan.h"
@@ -83,14 +84,17 @@ static wefti_program_pass begin(const wefti_stage *stage,
     WEFTI_ASSERT(how->batch->sequences <= space->sequences);
     WEFTI_ASSERT(how->batch->length <= stage->config.plan->shape.seq);
     wefti_program_pass pass = {.program = &stage->program,
-                               .math = space->math,
+                               .device = space->device,
+                               .compute = space->compute,
                                .batch = how->batch,
-                               .parameters = how->values,
-                               .gradients = how->gradients,
                                .hooks = how->hooks,
                                .rope = space->rope,
                                .input = how->input,
                                .output = how->output};
+    for (size_t i = 0; i < WEFTI_TENSOR_GROUPS_MOST; i++) {
+        pass.parameters[i] = how->values[i];
+        pass.gradients[i] = how->gradients[i];
+    }
     for (size_t i = 0; i < WEFTI_REGIONS; i++) {
         pass.regions[i] = i == WEFTI_REGION_SLOT
                               ? stage->config.arenas[how->slot]
@@ -153,21 +157,21 @@ const real *wefti_stage_logits(const wefti_stage *stage, size_t slot)
     return wefti_program_at(&pass, stage->logits);
 }
 
-void wefti_stage_measure(wefti_stage *stage, const wefti_stage_pass *pass,
-                         bool trains, double scale, double *losses_out)
+weft_status wefti_stage_measure(wefti_stage *stage,
+                                const wefti_stage_pass *pass, bool trains,
+                                double scale, real *losses_out)
 {
     const wefti_micro_batch *batch = pass->batch;
-    const wefti_workspace *space = stage->config.workspace;
     const wefti_program_pass run = begin(stage, pass);
-    real *logits = wefti_program_at(&run, stage->logits);
-    space->math->cross_entropy(space->token_loss, trains ? logits : NULL,
-                               logits, batch->targets,
-                               batch->sequences * batch->length,
-                               stage->config.plan->shape.vocab, (real)scale);
-    for (size_t i = 0; i < batch->sequences; i++) {
-        losses_out[i] = 0;
-        for (size_t t = 0; t < batch->length; t++) {
-            losses_out[i] += (double)space->token_loss[i * batch->length + t];
-        }
-    }
+    const size_t tokens = batch->sequences * batch->length;
+    const wefti_math_tensor logits =
+        wefti_math_rows(wefti_program_at(&run, stage->logits), WEFTI_REAL_DTYPE,
+                        tokens, stage->config.plan->shape.vocab);
+    const wefti_math_tensor losses =
+        wefti_math_flat(losses_out, WEFTI_REAL_DTYPE, tokens);
+    const wefti_math_tensor targets =
+        wefti_math_flat((int32_t *)batch->targets, WEFT_DTYPE_I32, tokens);
+    return wefti_stream_cross_entropy(run.compute, &losses,
+                                      trains ? &logits : NULL, &logits,
+                                      &targets, scale);
 }

@@ -49,14 +49,14 @@ typedef struct wefti_stage_config {
  * output; I and B read the output's gradient from input and write the input's
  * to output; W uses neither.
  *
- * values      flat parameters, as planned
- * gradients   W, B: flat; the stage's tensors are overwritten
+ * values      parameters, by group, as planned
+ * gradients   W, B: by group; the stage's tensors are overwritten
  * slot        the micro-batch's, below config.slots
  */
 typedef struct wefti_stage_pass {
     const wefti_micro_batch *batch;
-    const real *values;
-    real *gradients;
+    const real *values[WEFTI_TENSOR_GROUPS_MOST];
+    real *gradients[WEFTI_TENSOR_GROUPS_MOST];
     const wefti_model_hooks *hooks;
     size_t slot;
     wefti_stage_port input, output;
@@ -104,13 +104,15 @@ WEFT_NODISCARD weft_status wefti_stage_pair(wefti_stage *forward_stage,
 const real *wefti_stage_logits(const wefti_stage *stage, size_t slot);
 
 /*
- * wefti_stage_measure - after F of the last stage: each sequence's sum of token
- * losses, in nats; and with trains the gradient of scale * (sum of all), for I
- * or B, in the place of the logits.
+ * wefti_stage_measure - after F of the last stage: each token's loss, in nats;
+ * and with trains the gradient of scale * (sum of all), for I or B, in the
+ * place of the logits.
  *
- * losses_out   [sequences]
+ * losses_out   [tokens], of the device
  */
-void wefti_stage_measure(wefti_stage *stage, const wefti_stage_pass *pass,
-                         bool trains, double scale, double *losses_out);
+WEFT_NODISCARD weft_status wefti_stage_measure(wefti_stage *stage,
+                                               const wefti_stage_pass *pass,
+                                               bool trains, double scale,
+                                               real *losses_out);
 
 #endif

@@ -4,6 +4,7 @@
  */
 #include "trainer/model/tensor_list.h"
 
+#include "base/check.h"
 #include "base/error.h"
 #include "trainer/model/model_blocks.h"
 
@@ -20,6 +21,10 @@ void wefti_tensor_list_begin_module(wefti_tensor_list *list)
 void wefti_tensor_list_add(wefti_tensor_list *list,
                            const wefti_tensor_info *info)
 {
+    WEFTI_ASSERT(info->group < WEFTI_TENSOR_GROUPS_MOST);
+    if (info->group >= list->group_count) {
+        list->group_count = info->group + 1;
+    }
     if (list->items) {
         list->items[list->count] = *info;
         list->items[list->count].module = list->module_count - 1;

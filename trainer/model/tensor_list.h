@@ -59,6 +59,9 @@ typedef struct wefti_tensor_piece {
 
 enum { WEFTI_TENSOR_PIECES_MOST = 3 };
 
+/* Groups are numbered like the mesh's kinds of replicas: dense, experts. */
+enum { WEFTI_TENSOR_GROUPS_MOST = 2 };
+
 /* Matrices are [outputs][inputs]. */
 typedef struct wefti_tensor_info {
     char name[32];
@@ -66,7 +69,7 @@ typedef struct wefti_tensor_info {
     size_t rows, columns;
     weft_dtype dtype;
     wefti_tensor_split split;
-    size_t group;  /* those of one group are on the same ranks; 0: on all */
+    size_t group;  /* those of one group have the same ranks as replicas */
     size_t module; /* set by the list */
     wefti_tensor_piece pieces[WEFTI_TENSOR_PIECES_MOST]; /* from row 0 on */
     size_t piece_count;
@@ -78,6 +81,7 @@ typedef struct wefti_tensor_list {
     size_t count;
     size_t *modules; /* the first tensor of each */
     size_t module_count;
+    size_t group_count;
 } wefti_tensor_list;
 
 void wefti_tensor_list_begin_module(wefti_tensor_list *list);

@@ -5,28 +5,32 @@
 #include "trainer/model/workspace.h"
 
 #include "base/error.h"
+#include "kernels/math/math_stream.h"
 #include "trainer/model/storage.h"
 
 #include <stdlib.h>
 
+static weft_status alloc(const wefti_workspace *own, size_t elems, real **out)
+{
+    return wefti_storage_alloc_on(own->device, own->compute, elems, out);
+}
+
 weft_status wefti_workspace_init(wefti_workspace *workspace,
+                                 weft_device *device, weft_stream *compute,
                                  const wefti_model_shape *shape,
                                  size_t sequences)
 {
     size_t turns = shape->seq * shape->head_dim;
-    size_t tokens = sequences * shape->seq;
-    *workspace = (wefti_workspace){.math = wefti_math_get(),
+    *workspace = (wefti_workspace){.device = device,
+                                   .compute = compute,
                                    .sequences = sequences,
-                                   .arena_elems = turns + tokens};
-    weft_status status = wefti_storage_alloc(turns, &workspace->rope);
-    if (status == WEFT_OK) {
-        status = wefti_storage_alloc(tokens, &workspace->token_loss);
-    }
-    if (status == WEFT_OK) {
-        workspace->math->rope_table(workspace->rope, NULL, 0, shape->seq,
-                                    shape->head_dim, shape->rope_theta);
-    }
-    return status;
+                                   .arena_elems = turns};
+    weft_status status = alloc(workspace, turns, &workspace->rope);
+    const wefti_math_tensor table = wefti_math_rows(
+        workspace->rope, WEFTI_REAL_DTYPE, shape->seq, shape->head_dim);
+    return status == WEFT_OK ? wefti_stream_rope_table(compute, &table, NULL, 0,
+                                                       shape->rope_theta)
+                             : status;
 }
 
 /* For F of any of the stages beside B of any. */
@@ -56,10 +60,10 @@ weft_status wefti_workspace_reserve(wefti_workspace *workspace,
         if (elems <= workspace->elems[i]) {
             continue;
         }
-        wefti_storage_free(workspace->regions[i]);
+        wefti_storage_free_on(workspace->device, workspace->regions[i]);
         workspace->arena_elems += elems - workspace->elems[i];
         workspace->elems[i] = elems;
-        status = wefti_storage_alloc(elems, &workspace->regions[i]);
+        status = alloc(workspace, elems, &workspace->regions[i]);
     }
     return status;
 }
@@ -67,10 +71,9 @@ weft_status wefti_workspace_reserve(wefti_workspace *workspace,
 void wefti_workspace_fini(wefti_workspace *workspace)
 {
     for (size_t i = 0; i < WEFTI_REGIONS; i++) {
-        wefti_storage_free(workspace->regions[i]);
+        wefti_storage_free_on(workspace->device, workspace->regions[i]);
     }
     free(workspace->woven);
-    wefti_storage_free(workspace->token_loss);
-    wefti_storage_free(workspace->rope);
+    wefti_storage_free_on(workspace->device, workspace->rope);
     *workspace = (wefti_workspace){0};
 }

@@ -7,24 +7,25 @@
 #ifndef TRAINER_MODEL_WORKSPACE_H
 #define TRAINER_MODEL_WORKSPACE_H
 
-#include "kernels/math/math_table.h"
 #include "trainer/model/parameters.h"
 #include "trainer/program/weave.h"
 
 typedef struct wefti_workspace {
-    const wefti_math *math;
+    weft_device *device;          /* borrowed */
+    weft_stream *compute;         /* borrowed; NULL: the host, here and now */
     size_t sequences;             /* of a micro-batch, at most */
     size_t arena_elems;           /* of all below */
     real *rope;                   /* [seq][head_dim] cosines and sines */
-    real *token_loss;             /* [tokens] */
     real *regions[WEFTI_REGIONS]; /* but the slot's */
     size_t elems[WEFTI_REGIONS];
     wefti_weave_step *woven; /* room for any pair of the stages */
     size_t woven_room;
 } wefti_workspace;
 
-/* Returns OK | ERR_NO_MEMORY; fini is legal in any case. */
+/* Returns as wefti_storage_alloc_on; fini is legal in any case. */
 WEFT_NODISCARD weft_status wefti_workspace_init(wefti_workspace *workspace,
+                                                weft_device *device,
+                                                weft_stream *compute,
                                                 const wefti_model_shape *shape,
                                                 size_t sequences);
 void wefti_workspace_fini(wefti_workspace *workspace);

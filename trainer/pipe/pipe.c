@@ -92,7 +92,8 @@ static weft_pipeline_config configure_pipeline(const wefti_pipe *pipe,
                                   .chunk_rows = config->chunk_rows,
                                   .calls = config->waits ? &wefti_pipe_waits
                                                          : &wefti_pipe_calls,
-                                  .context = replica};
+                                  .context = replica,
+                                  .compute = replica->compute};
 }
 
 static wefti_stage_config
@@ -119,6 +120,12 @@ static size_t count_slot_elems(wefti_pipe *pipe, const wefti_parameters *plan)
     return most;
 }
 
+static weft_status alloc(const wefti_pipe *pipe, size_t elems, real **out)
+{
+    return wefti_storage_alloc_on(pipe->workspace.device,
+                                  pipe->workspace.compute, elems, out);
+}
+
 static weft_status make_slots(wefti_pipe *pipe, const wefti_parameters *plan,
                               int count)
 {
@@ -129,8 +136,7 @@ static weft_status make_slots(wefti_pipe *pipe, const wefti_parameters *plan,
     }
     pipe->slot_bytes = most * sizeof(real);
     for (; pipe->slots < (size_t)count; pipe->slots++) {
-        weft_status status =
-            wefti_storage_alloc(most, &pipe->arenas[pipe->slots]);
+        weft_status status = alloc(pipe, most, &pipe->arenas[pipe->slots]);
         if (status != WEFT_OK) {
             return status;
         }
@@ -153,8 +159,7 @@ static bool has_action(const wefti_pipe *pipe, weft_action_type type)
 
 /*
  * Where activations are that OFFLOAD has put away, and what RECOMPUTE begins
- * with. Here the rank's memory is the host's own: nothing is saved by the
- * first but slots.
+ * with: on the device too, so nothing is saved by the first but slots.
  */
 static weft_status make_kept(wefti_pipe *pipe, size_t input_elems, int count)
 {
@@ -167,8 +172,7 @@ static weft_status make_kept(wefti_pipe *pipe, size_t input_elems, int count)
     }
     pipe->kept_bytes = elems * sizeof(real);
     for (; pipe->kept_count < (size_t)count; pipe->kept_count++) {
-        weft_status status =
-            wefti_storage_alloc(elems, &pipe->kept[pipe->kept_count]);
+        weft_status status = alloc(pipe, elems, &pipe->kept[pipe->kept_count]);
         if (status != WEFT_OK) {
             return status;
         }
@@ -189,27 +193,35 @@ static weft_status make_stages(wefti_pipe *pipe, const wefti_parameters *plan)
     return WEFT_OK;
 }
 
+/* Whether the rank has the first or the last stage of a direction. */
+static bool has_end(const wefti_pipe *pipe)
+{
+    const int length = model_stages(pipe);
+    bool has = false;
+    for (size_t i = 0; i < pipe->stage_count; i++) {
+        int stage = pipe->stages[i].number % length;
+        has = has || stage == 0 || stage == length - 1;
+    }
+    return has;
+}
+
 /* What is read and handed on between passes. */
 static weft_status make_buffers(wefti_pipe *pipe, const wefti_replica *replica)
 {
     const wefti_model_shape *shape = &replica->config.shape;
-    size_t tokens = replica->config.micro_batch * shape->seq;
-    weft_status status = WEFT_OK;
-    for (int i = 0; i < 2 && status == WEFT_OK; i++) {
-        pipe->tokens[i] = calloc(tokens, sizeof(*pipe->tokens[i]));
-        pipe->targets[i] = calloc(tokens, sizeof(*pipe->targets[i]));
-        if (!pipe->tokens[i] || !pipe->targets[i]) {
-            return wefti_error(WEFT_ERR_NO_MEMORY,
-                               "no memory for a micro-batch of %zu tokens",
-                               tokens);
-        }
-        if (pipe->info.stages > 1) {
-            status =
-                wefti_storage_alloc(tokens * shape->hidden, &pipe->rows[i]);
-        }
+    const wefti_pipe_batch batch = {
+        .device = replica->config.device,
+        .compute = replica->compute,
+        .count = has_end(pipe) ? wefti_replica_count_micro(replica) : 1,
+        .sequences = replica->config.micro_batch,
+        .length = shape->seq};
+    const size_t tokens = batch.sequences * batch.length;
+    weft_status status = wefti_pipe_batch_init(&pipe->batch, &batch);
+    for (int i = 0; i < 2 && pipe->info.stages > 1 && status == WEFT_OK; i++) {
+        status = alloc(pipe, tokens * shape->hidden, &pipe->rows[i]);
     }
     if (status == WEFT_OK && replica->plan.copies_head) {
-        status = wefti_storage_alloc(shape->vocab * shape->hidden, &pipe->tied);
+        status = alloc(pipe, shape->vocab * shape->hidden, &pipe->tied);
     }
     return status;
 }
@@ -241,7 +253,8 @@ weft_status wefti_pipe_open(wefti_pipe *pipe, const wefti_pipe_config *config,
     weft_status status = weft_pipeline_predict(&executed, pipe->rank, &peaks);
     if (status == WEFT_OK) {
         pipe->buffer_bytes = peaks.bytes;
-        status = wefti_workspace_init(&pipe->workspace, &replica->plan.shape,
+        status = wefti_workspace_init(&pipe->workspace, replica->config.device,
+                                      replica->compute, &replica->plan.shape,
                                       replica->config.micro_batch);
     }
     if (status == WEFT_OK) {
@@ -268,21 +281,21 @@ void wefti_pipe_fini(wefti_pipe *pipe)
 {
     weft_pipeline_destroy(pipe->pipeline);
     wefti_pipe_reduce_close(pipe);
-    wefti_storage_free(pipe->tied);
+    weft_device *device = pipe->workspace.device;
+    wefti_storage_free_on(device, pipe->tied);
     for (int i = 0; i < 2; i++) {
-        wefti_storage_free(pipe->rows[i]);
-        free(pipe->targets[i]);
-        free(pipe->tokens[i]);
+        wefti_storage_free_on(device, pipe->rows[i]);
     }
+    wefti_pipe_batch_fini(&pipe->batch);
     for (size_t i = 0; i < pipe->stage_count; i++) {
         wefti_stage_destroy(pipe->stages[i].stage);
     }
     for (size_t i = 0; i < pipe->slots; i++) {
-        wefti_storage_free(pipe->arenas[i]);
+        wefti_storage_free_on(device, pipe->arenas[i]);
     }
     free(pipe->arenas);
     for (size_t i = 0; i < pipe->kept_count; i++) {
-        wefti_storage_free(pipe->kept[i]);
+        wefti_storage_free_on(device, pipe->kept[i]);
     }
     free(pipe->kept);
     wefti_workspace_fini(&pipe->workspace);

@@ -7,7 +7,7 @@
  * Its communicators are the mesh's (trainer/mesh/mesh_comms.h): the line for
  * the list, the chain for other messages, data for gradients and parameters.
  *
- * A rank's parts lie in one flat array (trainer/model/parameters.h). A stage's
+ * A rank's parts lie in flat arrays (trainer/model/parameters.h). A stage's
  * gradients are added up in the tree of trainer/gradient.h, bucket by bucket,
  * in the order in which its W come, and reduced as trainer/pipe/pipe_reduce.h
  * says.
@@ -17,6 +17,7 @@
 
 #include "trainer/mesh/mesh_comms.h"
 #include "trainer/model/stage.h"
+#include "trainer/pipe/pipe_batch.h"
 #include "weft/bucket.h"
 #include "weft/pipeline.h"
 
@@ -31,9 +32,10 @@ typedef struct wefti_pipe_stage {
     wefti_stage *stage;
 } wefti_pipe_stage;
 
-/* Buckets that are reduced together, the last one first. */
+/* Buckets of a group that are reduced together, the last one first. */
 typedef struct wefti_pipe_reduce {
-    size_t first_bucket, buckets_end;
+    size_t group;
+    wefti_bucket_run run;
     weft_bucket_set *set;
     bool early;  /* each goes as soon as it is final */
     size_t left; /* have not gone in this step */
@@ -46,7 +48,7 @@ typedef struct wefti_pipe {
     const wefti_mesh_comms *mesh; /* borrowed */
     wefti_pipe_stage *stages;
     size_t stage_count;
-    /* By part; then those of the tied embedding and its copy. */
+    /* By part, by group; then those of the tied embedding and its copy. */
     wefti_pipe_reduce *reduces;
     size_t reduce_count;
     wefti_workspace workspace;
@@ -58,8 +60,7 @@ typedef struct wefti_pipe {
     size_t kept_bytes;
     size_t buffer_bytes; /* the executor's, all */
     weft_pipeline *pipeline;
-    int32_t *tokens[2];  /* of the forward and of the backward of a pair */
-    int32_t *targets[2]; /* [micro_batch][seq] each */
+    wefti_pipe_batch batch; /* of a step; [1] of ranks without an end */
     /* [tokens][hidden]: from stage to stage of the chain; NULL: there is one */
     real *rows[2];
     real *tied; /* [vocab][hidden]: the other end's; or NULL */
@@ -105,27 +106,35 @@ WEFT_NODISCARD weft_status wefti_pipe_open(wefti_pipe *pipe,
 void wefti_pipe_fini(wefti_pipe *pipe);
 
 /*
- * wefti_pipe_train - all micro-batches of a step, as the list says; losses go
- * to their places on the ranks that have the last stage. Parameters that are
- * still under way are awaited where they are first used.
+ * wefti_pipe_train - all micro-batches of a step, as the list says. Parameters
+ * that are still under way are awaited where they are first used.
  */
 WEFT_NODISCARD weft_status wefti_pipe_train(struct wefti_replica *replica,
                                             weft_bucket_mode reduce);
+
+/*
+ * wefti_pipe_read_losses - waits for what is queued; losses of the
+ * micro-batches since the last time go to their places on the ranks that have
+ * the last stage.
+ */
+WEFT_NODISCARD weft_status
+wefti_pipe_read_losses(struct wefti_replica *replica);
 
 /* Whether an action adds a micro-batch's gradients of a stage. */
 bool wefti_pipe_adds(const weft_action *action, int stage);
 
 /* This rank's share of a bucket's gradients is the sum of all. */
 WEFT_NODISCARD weft_status wefti_pipe_reduced(const wefti_pipe *pipe,
-                                              size_t bucket);
+                                              size_t group, size_t bucket);
 
 /*
  * wefti_pipe_evaluate - one micro-batch through all stages, between steps; the
- * ranks of a pipeline together. The batch may be in tokens[0] and targets[0].
+ * ranks of a pipeline together. It is in the host's arrays of the first
+ * micro-batch; of batch its sizes count. Waits for what it has queued.
  *
  * losses_out   [sequences], written where the last stage is; NULL: not wanted
- * logits_out   likewise, else NULL is stored; valid until the next pass. NULL:
- *              not wanted
+ * logits_out   likewise, [tokens][vocab] of the device, else NULL is stored;
+ *              valid until the next pass. NULL: not wanted
  */
 WEFT_NODISCARD weft_status wefti_pipe_evaluate(struct wefti_replica *replica,
                                                const wefti_micro_batch *batch,

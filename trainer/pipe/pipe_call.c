@@ -3,8 +3,8 @@
  * trainer/pipe/pipe_call.c - the actions of a list on this rank's stages, and
  * the step that they make.
  *
- * Forward and backward have a batch each, because a pair needs both. The
- * executor declares compute to the ledger; nothing here does.
+ * The executor declares compute to the ledger; of what is here only a step's
+ * beginning does.
  */
 #include "trainer/pipe/pipe_call.h"
 
@@ -13,10 +13,6 @@
 #include "trainer/pipe/pipe_reduce.h"
 #include "trainer/replica.h"
 
-#include <string.h>
-
-enum { FORWARD, BACKWARD };
-
 /* An action on the way: its stage, and what the stage is to do. */
 typedef struct operation {
     wefti_replica *replica;
@@ -24,7 +20,7 @@ typedef struct operation {
     wefti_micro_batch batch;
     wefti_stage_pass pass;
     wefti_model_hooks hooks;
-    double *losses;
+    size_t micro; /* of the batch */
 } operation;
 
 static weft_status wait_rows(void *context, size_t rows_end)
@@ -68,45 +64,48 @@ static weft_status finish(void *context, size_t tensor)
 {
     operation *act = context;
     wefti_replica *replica = act->replica;
-    const wefti_tensor *tensors = replica->plan.tensors;
-    size_t bucket = tensors[tensor].bucket;
-    if (tensor > 0 && tensors[tensor - 1].bucket == bucket) {
+    const wefti_tensor *own = &replica->plan.tensors[tensor];
+    wefti_gradient *sum = &replica->groups[own->info.group].gradient;
+    if (!own->opens) {
         return WEFT_OK;
     }
-    wefti_gradient_add(&replica->gradient, bucket, act->own->weighed);
-    return act->own->weighed + 1 == replica->gradient.count
-               ? wefti_pipe_reduce_final(replica, act->own->part, bucket)
-               : WEFT_OK;
+    weft_status status =
+        wefti_gradient_add(sum, own->bucket, act->own->weighed);
+    return status == WEFT_OK && act->own->weighed + 1 == sum->count
+               ? wefti_pipe_reduce_final(replica, act->own->part,
+                                         own->info.group, own->bucket)
+               : status;
 }
 
-/* side: whose batch is filled in, FORWARD's or BACKWARD's. */
-static void begin(operation *act, void *context, const weft_pipeline_work *work,
-                  int side)
+static void begin(operation *act, void *context, const weft_pipeline_work *work)
 {
     wefti_replica *replica = context;
     wefti_pipe *pipe = &replica->pipe;
     wefti_pipe_stage *own = find_stage(pipe, work->stage);
-    size_t first = (wefti_replica_first_micro(replica, replica->copy) +
-                    own->first_micro + (size_t)work->microbatch) *
-                   replica->config.micro_batch;
+    size_t micro = work->first || work->last
+                       ? own->first_micro + (size_t)work->microbatch
+                       : 0; /* its tokens are not read */
     *act = (operation){.replica = replica,
                        .own = own,
-                       .batch = {pipe->tokens[side], pipe->targets[side],
-                                 replica->config.micro_batch,
-                                 replica->config.shape.seq},
-                       .pass = {.values = replica->values,
-                                .gradients = replica->gradient.leaf,
-                                .slot = (size_t)work->slot,
+                       .batch = wefti_pipe_batch_get(&pipe->batch, micro),
+                       .pass = {.slot = (size_t)work->slot,
                                 .input = port_of(work->input, wait_rows),
                                 .output = port_of(work->output, signal_rows)},
                        .hooks = {act, use, finish},
-                       .losses = wefti_replica_losses(replica) + first};
+                       .micro = micro};
+    for (size_t g = 0; g < replica->plan.group_count; g++) {
+        act->pass.values[g] = replica->groups[g].values;
+        act->pass.gradients[g] = replica->groups[g].gradient.leaf;
+    }
     act->pass.batch = &act->batch;
     act->pass.hooks = &act->hooks;
-    if (work->first || work->last) {
-        wefti_replica_load(replica, replica->next_sequence + first,
-                           pipe->tokens[side], pipe->targets[side]);
-    }
+}
+
+static weft_status copy(const wefti_replica *replica, real *dst,
+                        const real *src, size_t bytes)
+{
+    return weft_device_copy(replica->config.device, dst, src, bytes,
+                            replica->compute);
 }
 
 static size_t input_bytes(const wefti_replica *replica)
@@ -121,21 +120,22 @@ static weft_status end_forward(const operation *act, weft_status status)
 {
     const wefti_replica_config *config = &act->replica->config;
     if (status == WEFT_OK && wefti_stage_is_last(act->own->stage)) {
-        wefti_stage_measure(
+        status = wefti_stage_measure(
             act->own->stage, &act->pass, true,
             1.0 / ((double)config->global_batch * (double)config->shape.seq),
-            act->losses);
+            wefti_pipe_batch_measure(&act->replica->pipe.batch, act->micro));
     }
     return status;
 }
 
 /* What RECOMPUTE will begin with; the first stage's tokens are read again. */
-static void keep_input(const operation *act, const weft_pipeline_work *work)
+static weft_status keep_input(const operation *act,
+                              const weft_pipeline_work *work)
 {
-    if (work->kept >= 0 && act->pass.input.rows) {
-        memcpy(act->replica->pipe.kept[work->kept], act->pass.input.rows,
-               input_bytes(act->replica));
-    }
+    return work->kept >= 0 && act->pass.input.rows
+               ? copy(act->replica, act->replica->pipe.kept[work->kept],
+                      act->pass.input.rows, input_bytes(act->replica))
+               : WEFT_OK;
 }
 
 static weft_status end_weights(const operation *act, weft_status status)
@@ -147,18 +147,17 @@ static weft_status end_weights(const operation *act, weft_status status)
 static weft_status forward(void *context, const weft_pipeline_work *work)
 {
     operation act;
-    begin(&act, context, work, FORWARD);
+    begin(&act, context, work);
     weft_status status =
         end_forward(&act, wefti_stage_forward(act.own->stage, &act.pass));
-    keep_input(&act, work);
-    return status;
+    return status == WEFT_OK ? keep_input(&act, work) : status;
 }
 
 /* The output was sent long ago: what is written now is not used. */
 static weft_status recompute(void *context, const weft_pipeline_work *work)
 {
     operation act;
-    begin(&act, context, work, FORWARD);
+    begin(&act, context, work);
     if (!work->first) {
         act.pass.input.rows = act.replica->pipe.kept[work->kept];
     }
@@ -171,21 +170,21 @@ static weft_status recompute(void *context, const weft_pipeline_work *work)
 static weft_status offload(void *context, const weft_pipeline_work *work)
 {
     const wefti_pipe *pipe = &((wefti_replica *)context)->pipe;
-    memcpy(pipe->kept[work->kept], pipe->arenas[work->slot], pipe->slot_bytes);
-    return WEFT_OK;
+    return copy(context, pipe->kept[work->kept], pipe->arenas[work->slot],
+                pipe->slot_bytes);
 }
 
 static weft_status reload(void *context, const weft_pipeline_work *work)
 {
     const wefti_pipe *pipe = &((wefti_replica *)context)->pipe;
-    memcpy(pipe->arenas[work->slot], pipe->kept[work->kept], pipe->slot_bytes);
-    return WEFT_OK;
+    return copy(context, pipe->arenas[work->slot], pipe->kept[work->kept],
+                pipe->slot_bytes);
 }
 
 static weft_status backward_input(void *context, const weft_pipeline_work *work)
 {
     operation act;
-    begin(&act, context, work, BACKWARD);
+    begin(&act, context, work);
     return wefti_stage_backward_inputs(act.own->stage, &act.pass);
 }
 
@@ -193,7 +192,7 @@ static weft_status backward_weight(void *context,
                                    const weft_pipeline_work *work)
 {
     operation act;
-    begin(&act, context, work, BACKWARD);
+    begin(&act, context, work);
     return end_weights(&act,
                        wefti_stage_backward_weights(act.own->stage, &act.pass));
 }
@@ -201,7 +200,7 @@ static weft_status backward_weight(void *context,
 static weft_status backward(void *context, const weft_pipeline_work *work)
 {
     operation act;
-    begin(&act, context, work, BACKWARD);
+    begin(&act, context, work);
     return end_weights(&act, wefti_stage_backward(act.own->stage, &act.pass));
 }
 
@@ -209,12 +208,12 @@ static weft_status pair(void *context, const weft_pipeline_work *up,
                         const weft_pipeline_work *down)
 {
     operation f, b;
-    begin(&f, context, up, FORWARD);
-    begin(&b, context, down, BACKWARD);
+    begin(&f, context, up);
+    begin(&b, context, down);
     weft_status status =
         wefti_stage_pair(f.own->stage, &f.pass, b.own->stage, &b.pass);
-    keep_input(&f, up);
-    return end_weights(&b, end_forward(&f, status));
+    status = end_weights(&b, end_forward(&f, status));
+    return status == WEFT_OK ? keep_input(&f, up) : status;
 }
 
 weft_status wefti_pipe_reduce_stage(wefti_replica *replica, int stage)
@@ -228,7 +227,7 @@ static weft_status whole(void *context, weft_action_type type, int stage)
     wefti_replica *replica = context;
     (void)type; /* the list has REDUCE_GRAD and no other */
     WEFTI_ASSERT(find_stage(&replica->pipe, stage)->weighed ==
-                 replica->gradient.count);
+                 wefti_replica_count_passes(replica));
     return wefti_pipe_reduce_stage(replica, stage);
 }
 
@@ -244,17 +243,56 @@ const weft_pipeline_calls wefti_pipe_calls = {
     .reload = reload,
     .whole = whole};
 
+/* The step's micro-batches; nothing is queued that reads the last one's. */
+static weft_status send_batch(wefti_replica *replica)
+{
+    const wefti_pipe_batch *batch = &replica->pipe.batch;
+    const size_t count = wefti_replica_count_micro(replica);
+    if (batch->count < count) {
+        return WEFT_OK; /* no end of the model is here */
+    }
+    wefti_replica_work_begin(replica, "batch");
+    uint64_t first = wefti_replica_first_micro(replica, replica->copy);
+    for (size_t i = 0; i < count; i++) {
+        wefti_replica_load(
+            replica, replica->next_sequence + (first + i) * batch->sequences,
+            wefti_pipe_batch_tokens(batch, i),
+            wefti_pipe_batch_targets(batch, i));
+    }
+    weft_status status = wefti_pipe_batch_send(batch, count);
+    wefti_replica_work_end(replica);
+    return status;
+}
+
+weft_status wefti_pipe_read_losses(wefti_replica *replica)
+{
+    wefti_pipe_batch *batch = &replica->pipe.batch;
+    weft_status status = wefti_pipe_batch_collect(batch);
+    if (status == WEFT_OK) {
+        status = wefti_replica_wait(replica);
+    }
+    if (status == WEFT_OK) {
+        size_t first = wefti_replica_first_micro(replica, replica->copy);
+        wefti_pipe_batch_sum(batch, wefti_replica_losses(replica) +
+                                        first * batch->sequences);
+    }
+    return status;
+}
+
 weft_status wefti_pipe_train(wefti_replica *replica, weft_bucket_mode reduce)
 {
     wefti_pipe *pipe = &replica->pipe;
+    weft_status status = send_batch(replica);
+    if (status != WEFT_OK) {
+        return status;
+    }
     pipe->mode = reduce;
     for (size_t i = 0; i < pipe->stage_count; i++) {
         pipe->stages[i].weighed = 0;
     }
     wefti_pipe_reduce_begin(pipe);
-    weft_status status = replica->pause
-                             ? wefti_pause_run(replica->pause)
-                             : weft_pipeline_run(pipe->pipeline, SIZE_MAX);
+    status = replica->pause ? wefti_pause_run(replica->pause)
+                            : weft_pipeline_run(pipe->pipeline, SIZE_MAX);
     return status == WEFT_OK && replica->plan.copies_head
                ? wefti_pipe_reduce_tied(replica)
                : status;

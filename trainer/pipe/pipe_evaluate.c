@@ -13,8 +13,8 @@
 #include <stddef.h>
 
 /* One message between stages; count rows of the micro-batch. */
-static weft_status pass_on(const wefti_pipe *pipe, weft_p2p_kind kind, int peer,
-                           real *rows, size_t elems)
+static weft_status pass_on(const wefti_replica *replica, weft_p2p_kind kind,
+                           int peer, real *rows, size_t elems)
 {
     weft_p2p message = {.size_bytes = sizeof(message),
                         .kind = kind,
@@ -24,8 +24,8 @@ static weft_status pass_on(const wefti_pipe *pipe, weft_p2p_kind kind, int peer,
                         .peer = peer,
                         .class_id = wefti_mesh_class(WEFTI_MESH_CHAIN),
                         .label = "evaluation"};
-    return weft_p2p_post(&message, 1, pipe->mesh->comms[WEFTI_MESH_CHAIN],
-                         NULL);
+    return weft_p2p_post(&message, 1, replica->mesh.comms[WEFTI_MESH_CHAIN],
+                         replica->compute);
 }
 
 static const wefti_pipe_stage *find_stage(const wefti_pipe *pipe, int number)
@@ -48,7 +48,8 @@ static weft_status run_stage(wefti_replica *replica, int number,
                      : weft_schedule_get_rank(pipe->schedule, number - 1);
     weft_status status = WEFT_OK;
     if (before != pipe->rank) {
-        status = pass_on(pipe, WEFT_P2P_RECV, before, pass->input.rows, elems);
+        status =
+            pass_on(replica, WEFT_P2P_RECV, before, pass->input.rows, elems);
     }
     if (status == WEFT_OK) {
         wefti_replica_work_begin(replica, "forward");
@@ -59,9 +60,34 @@ static weft_status run_stage(wefti_replica *replica, int number,
         return status;
     }
     int after = weft_schedule_get_rank(pipe->schedule, number + 1);
-    return after == pipe->rank
-               ? WEFT_OK
-               : pass_on(pipe, WEFT_P2P_SEND, after, pass->output.rows, elems);
+    return after == pipe->rank ? WEFT_OK
+                               : pass_on(replica, WEFT_P2P_SEND, after,
+                                         pass->output.rows, elems);
+}
+
+/* The losses of batch, which the last stage has in a slot. */
+static weft_status read_losses(wefti_replica *replica,
+                               const wefti_stage_pass *pass, double *losses_out)
+{
+    wefti_pipe *pipe = &replica->pipe;
+    const wefti_pipe_batch *batch = &pipe->batch;
+    int stages = pipe->info.stages / pipe->info.directions;
+    wefti_stage *last = find_stage(pipe, stages - 1)->stage;
+    weft_status status =
+        wefti_stage_measure(last, pass, false, 0, batch->losses);
+    if (status == WEFT_OK) {
+        status = weft_device_copy(
+            batch->device, batch->host_losses, batch->losses,
+            pass->batch->sequences * pass->batch->length * sizeof(real),
+            batch->compute);
+    }
+    if (status == WEFT_OK) {
+        status = wefti_replica_wait(replica);
+    }
+    for (size_t i = 0; i < pass->batch->sequences && status == WEFT_OK; i++) {
+        losses_out[i] = wefti_pipe_batch_loss(batch, 0, i);
+    }
+    return status;
 }
 
 weft_status wefti_pipe_evaluate(wefti_replica *replica,
@@ -75,34 +101,33 @@ weft_status wefti_pipe_evaluate(wefti_replica *replica,
     const wefti_model_hooks hooks = {replica, wefti_replica_use, NULL};
     wefti_stage_pass pass = {.batch = batch,
                              .hooks = &hooks,
-                             .values = replica->values,
                              .input.rows = pipe->rows[0],
                              .output.rows = pipe->rows[1]};
+    for (size_t g = 0; g < replica->plan.group_count; g++) {
+        pass.values[g] = replica->groups[g].values;
+    }
     if (logits_out) {
         *logits_out = NULL;
     }
-    for (int i = 0; i < stages; i++) {
+    weft_status status = wefti_pipe_batch_send(&pipe->batch, 1);
+    for (int i = 0; i < stages && status == WEFT_OK; i++) {
         if (weft_schedule_get_rank(pipe->schedule, i) != pipe->rank) {
             continue;
         }
-        weft_status status = run_stage(replica, i, &pass, elems);
-        if (status != WEFT_OK) {
-            return status;
-        }
+        status = run_stage(replica, i, &pass, elems);
         /* At the turn of a V the output is the next input. */
         real *written = pass.output.rows;
         pass.output.rows = pass.input.rows;
         pass.input.rows = written;
     }
-    if (wefti_pipe_last(pipe) != pipe->rank) {
-        return WEFT_OK;
+    const bool last = wefti_pipe_last(pipe) == pipe->rank;
+    if (status == WEFT_OK && last && logits_out) {
+        *logits_out =
+            wefti_stage_logits(find_stage(pipe, stages - 1)->stage, pass.slot);
     }
-    wefti_stage *last = find_stage(pipe, stages - 1)->stage;
-    if (losses_out) {
-        wefti_stage_measure(last, &pass, false, 0, losses_out);
+    if (status != WEFT_OK) {
+        return status;
     }
-    if (logits_out) {
-        *logits_out = wefti_stage_logits(last, pass.slot);
-    }
-    return WEFT_OK;
+    return last && losses_out ? read_losses(replica, &pass, losses_out)
+                              : wefti_replica_wait(replica);
 }

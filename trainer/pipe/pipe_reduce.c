@@ -6,11 +6,11 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "kernels/math/math_stream.h"
 #include "trainer/replica.h"
 #include "weft/p2p.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 /* ---- life -----------------------------------------------------------------
  */
@@ -20,6 +20,12 @@ bool wefti_pipe_adds(const weft_action *action, int stage)
     bool adds = action->type == WEFT_ACTION_W || action->type == WEFT_ACTION_B;
     return (adds && action->stage == stage) ||
            (action->type == WEFT_ACTION_FB && action->pair_stage == stage);
+}
+
+/* The ends of a tied embedding that is cut. */
+static size_t end_tensor(const wefti_parameters *plan, int end)
+{
+    return end == 0 ? wefti_tensor_embedding() : wefti_tensor_head(plan);
 }
 
 static bool is_early(const wefti_pipe *pipe, int stage)
@@ -50,59 +56,55 @@ static bool is_early(const wefti_pipe *pipe, int stage)
 }
 
 /* Of a part's buckets those that end with its last W. */
-static wefti_pipe_reduce untied(const wefti_parameters *plan, size_t part)
+static wefti_bucket_run untied(const wefti_parameters *plan, size_t part,
+                               size_t group)
 {
-    const wefti_layer_run *own = &plan->parts[part];
-    bool first = own->first_layer == 0;
-    bool last = own->layers_end == plan->shape.layers;
-    return (wefti_pipe_reduce){
-        .first_bucket = own->first_bucket + (plan->copies_head && first),
-        .buckets_end = own->buckets_end - (plan->copies_head && last)};
+    const wefti_layer_run *layers = &plan->parts[part];
+    wefti_bucket_run run = plan->groups[group].parts[part];
+    if (plan->copies_head &&
+        group == plan->tensors[end_tensor(plan, 0)].info.group) {
+        run.first += layers->first_layer == 0;
+        run.end -= layers->layers_end == plan->shape.layers;
+    }
+    return run;
 }
 
-static weft_status make_reduce(wefti_replica *replica, wefti_pipe_reduce reduce)
+/* Where a group has nothing of a part, nothing is left of it ever. */
+static weft_status make_reduce(wefti_replica *replica, size_t group,
+                               wefti_bucket_run run, bool early)
 {
     wefti_pipe *pipe = &replica->pipe;
-    weft_bucket_config config = {
-        .size_bytes = sizeof(config),
-        .comm = pipe->mesh->comms[WEFTI_MESH_DATA],
-        .device = replica->config.device,
-        .collective = WEFT_COLLECTIVE_REDUCESCATTER,
-        .buffer = replica->gradient.leaf,
-        .dtype = WEFTI_REAL_DTYPE,
-        .extents = replica->plan.buckets + reduce.first_bucket,
-        .count = reduce.buckets_end - reduce.first_bucket,
-        .backwards = true,
-        .class_id = wefti_mesh_class(WEFTI_MESH_DATA),
-        .label = "gradients"};
     wefti_pipe_reduce *own = &pipe->reduces[pipe->reduce_count++];
-    *own = reduce;
-    return weft_bucket_create(&config, &own->set);
+    *own = (wefti_pipe_reduce){.group = group, .run = run, .early = early};
+    return run.first < run.end ? wefti_parameter_group_reduce(
+                                     &replica->groups[group], run, &own->set)
+                               : WEFT_OK;
 }
 
 weft_status wefti_pipe_reduce_open(wefti_replica *replica)
 {
     wefti_pipe *pipe = &replica->pipe;
     const wefti_parameters *plan = &replica->plan;
-    pipe->reduces = calloc(plan->part_count + 2, sizeof(*pipe->reduces));
+    pipe->reduces = calloc(plan->part_count * plan->group_count + 2,
+                           sizeof(*pipe->reduces));
     if (!pipe->reduces) {
         return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for %zu parts",
                            plan->part_count);
     }
     weft_status status = WEFT_OK;
-    for (size_t i = 0; i < plan->part_count && status == WEFT_OK; i++) {
-        wefti_pipe_reduce reduce = untied(plan, i);
-        reduce.early = is_early(pipe, pipe->stages[i].number);
-        status = make_reduce(replica, reduce);
+    for (size_t i = 0; i < plan->part_count; i++) {
+        bool early = is_early(pipe, pipe->stages[i].number);
+        for (size_t g = 0; g < plan->group_count && status == WEFT_OK; g++) {
+            status = make_reduce(replica, g, untied(plan, i, g), early);
+        }
     }
-    const size_t ends[] = {wefti_tensor_embedding(), wefti_tensor_head(plan)};
-    for (size_t i = 0; i < 2 && plan->copies_head && status == WEFT_OK; i++) {
-        const wefti_tensor *tensor = &plan->tensors[ends[i]];
+    for (int end = 0; end < 2 && plan->copies_head && status == WEFT_OK;
+         end++) {
+        const wefti_tensor *tensor = &plan->tensors[end_tensor(plan, end)];
         if (tensor->here) {
             status = make_reduce(
-                replica,
-                (wefti_pipe_reduce){.first_bucket = tensor->bucket,
-                                    .buckets_end = tensor->bucket + 1});
+                replica, tensor->info.group,
+                (wefti_bucket_run){tensor->bucket, tensor->bucket + 1}, false);
         }
     }
     return status;
@@ -123,13 +125,21 @@ void wefti_pipe_reduce_begin(wefti_pipe *pipe)
 {
     for (size_t i = 0; i < pipe->reduce_count; i++) {
         wefti_pipe_reduce *reduce = &pipe->reduces[i];
-        reduce->left = reduce->buckets_end - reduce->first_bucket;
+        reduce->left = reduce->run.end - reduce->run.first;
     }
 }
 
-void wefti_pipe_reduce_skip(wefti_pipe *pipe, size_t part)
+wefti_pipe_reduce *wefti_pipe_find_reduce(const wefti_replica *replica,
+                                          size_t part, size_t group)
 {
-    pipe->reduces[part].left = 0;
+    return &replica->pipe.reduces[part * replica->plan.group_count + group];
+}
+
+void wefti_pipe_reduce_skip(wefti_replica *replica, size_t part)
+{
+    for (size_t g = 0; g < replica->plan.group_count; g++) {
+        wefti_pipe_find_reduce(replica, part, g)->left = 0;
+    }
 }
 
 /*
@@ -140,25 +150,25 @@ static weft_status start_from(wefti_replica *replica, wefti_pipe_reduce *reduce,
                               size_t bucket)
 {
     weft_status status = WEFT_OK;
-    if (reduce->left == reduce->buckets_end - reduce->first_bucket) {
-        status = wefti_replica_settle(replica);
+    if (reduce->left == reduce->run.end - reduce->run.first) {
+        status = wefti_parameter_group_settle(&replica->groups[reduce->group]);
         if (status == WEFT_OK) {
             status = weft_bucket_begin(reduce->set, replica->pipe.mode);
         }
     }
-    while (status == WEFT_OK && reduce->first_bucket + reduce->left > bucket) {
+    while (status == WEFT_OK && reduce->run.first + reduce->left > bucket) {
         status = weft_bucket_ready(reduce->set, --reduce->left);
     }
     return status;
 }
 
 weft_status wefti_pipe_reduce_final(wefti_replica *replica, size_t part,
-                                    size_t bucket)
+                                    size_t group, size_t bucket)
 {
     const wefti_pipe *pipe = &replica->pipe;
-    wefti_pipe_reduce *reduce = &replica->pipe.reduces[part];
-    if (!reduce->early || bucket < reduce->first_bucket ||
-        bucket >= reduce->buckets_end) {
+    wefti_pipe_reduce *reduce = wefti_pipe_find_reduce(replica, part, group);
+    if (!reduce->early || bucket < reduce->run.first ||
+        bucket >= reduce->run.end) {
         return WEFT_OK;
     }
     weft_pipeline_stop(pipe->pipeline, pipe->mode == WEFT_BUCKET_BLOCKING
@@ -171,25 +181,30 @@ weft_status wefti_pipe_reduce_final(wefti_replica *replica, size_t part,
 
 static weft_status start_rest(wefti_replica *replica, wefti_pipe_reduce *reduce)
 {
-    return reduce->left > 0 ? start_from(replica, reduce, reduce->first_bucket)
+    return reduce->left > 0 ? start_from(replica, reduce, reduce->run.first)
                             : WEFT_OK;
 }
 
 weft_status wefti_pipe_reduce_rest(wefti_replica *replica, size_t part)
 {
-    return start_rest(replica, &replica->pipe.reduces[part]);
+    weft_status status = WEFT_OK;
+    for (size_t g = 0; g < replica->plan.group_count && status == WEFT_OK;
+         g++) {
+        status = start_rest(replica, wefti_pipe_find_reduce(replica, part, g));
+    }
+    return status;
 }
 
-weft_status wefti_pipe_reduced(const wefti_pipe *pipe, size_t bucket)
+weft_status wefti_pipe_reduced(const wefti_pipe *pipe, size_t group,
+                               size_t bucket)
 {
-    size_t i = 0;
-    while (bucket < pipe->reduces[i].first_bucket ||
-           bucket >= pipe->reduces[i].buckets_end) {
-        i++;
-        WEFTI_ASSERT(i < pipe->reduce_count);
+    const wefti_pipe_reduce *reduce = pipe->reduces;
+    while (reduce->group != group || bucket < reduce->run.first ||
+           bucket >= reduce->run.end) {
+        reduce++;
+        WEFTI_ASSERT(reduce < pipe->reduces + pipe->reduce_count);
     }
-    return weft_bucket_wait(pipe->reduces[i].set,
-                            bucket - pipe->reduces[i].first_bucket);
+    return weft_bucket_wait(reduce->set, bucket - reduce->run.first);
 }
 
 weft_status wefti_pipe_reduce_alone(wefti_replica *replica)
@@ -201,9 +216,9 @@ weft_status wefti_pipe_reduce_alone(wefti_replica *replica)
     for (size_t i = 0; i < pipe->reduce_count && status == WEFT_OK; i++) {
         wefti_pipe_reduce *reduce = &pipe->reduces[i];
         status = start_rest(replica, reduce);
-        for (size_t b = reduce->buckets_end;
-             b > reduce->first_bucket && status == WEFT_OK; b--) {
-            status = wefti_pipe_reduced(pipe, b - 1);
+        for (size_t b = reduce->run.end;
+             b > reduce->run.first && status == WEFT_OK; b--) {
+            status = wefti_pipe_reduced(pipe, reduce->group, b - 1);
         }
     }
     return status;
@@ -213,8 +228,10 @@ weft_status wefti_pipe_reduce_alone(wefti_replica *replica)
  */
 
 /* The gradient of the other end, from its rank. */
-static weft_status exchange_tied(wefti_pipe *pipe, real *own, size_t elems)
+static weft_status exchange_tied(const wefti_replica *replica, real *own,
+                                 size_t elems)
 {
+    const wefti_pipe *pipe = &replica->pipe;
     int first = weft_schedule_get_rank(pipe->schedule, 0);
     int last = wefti_pipe_last(pipe);
     weft_p2p both[2];
@@ -229,31 +246,46 @@ static weft_status exchange_tied(wefti_pipe *pipe, real *own, size_t elems)
     both[1] = both[0];
     both[1].kind = WEFT_P2P_RECV;
     both[1].buffer = pipe->tied;
-    return weft_p2p_post(both, 2, pipe->mesh->comms[WEFTI_MESH_CHAIN], NULL);
+    return weft_p2p_post(both, 2, pipe->mesh->comms[WEFTI_MESH_CHAIN],
+                         replica->compute);
+}
+
+/* sum += more. */
+static weft_status add(const wefti_replica *replica, real *sum, real *more,
+                       size_t elems)
+{
+    const wefti_math_tensor to = wefti_math_flat(sum, WEFTI_REAL_DTYPE, elems);
+    const wefti_math_tensor from =
+        wefti_math_flat(more, WEFTI_REAL_DTYPE, elems);
+    return wefti_stream_add(replica->compute, &to, &to, &from);
 }
 
 weft_status wefti_pipe_reduce_tied(wefti_replica *replica)
 {
     wefti_pipe *pipe = &replica->pipe;
     const wefti_parameters *plan = &replica->plan;
-    const wefti_tensor *embedding = &plan->tensors[wefti_tensor_embedding()];
-    const wefti_tensor *head = &plan->tensors[wefti_tensor_head(plan)];
-    real *leaf = replica->gradient.leaf;
+    const wefti_tensor *embedding = &plan->tensors[end_tensor(plan, 0)];
+    const wefti_tensor *head = &plan->tensors[end_tensor(plan, 1)];
     size_t elems = wefti_tensor_elems(&embedding->info);
     weft_status status = WEFT_OK;
     if (embedding->here && head->here) {
-        real *table = leaf + embedding->start_elems;
-        replica->gradient.math->add(table, table, leaf + head->start_elems,
-                                    elems);
-        memcpy(leaf + head->start_elems, table, elems * sizeof(*leaf));
-    } else if (embedding->here || head->here) {
-        real *own = leaf + (embedding->here ? embedding : head)->start_elems;
-        status = exchange_tied(pipe, own, elems);
+        real *table = wefti_replica_gradient(replica, embedding);
+        real *copy = wefti_replica_gradient(replica, head);
+        status = add(replica, table, copy, elems);
         if (status == WEFT_OK) {
-            replica->gradient.math->add(own, own, pipe->tied, elems);
+            status = weft_device_copy(replica->config.device, copy, table,
+                                      elems * sizeof(*copy), replica->compute);
+        }
+    } else if (embedding->here || head->here) {
+        real *own =
+            wefti_replica_gradient(replica, embedding->here ? embedding : head);
+        status = exchange_tied(replica, own, elems);
+        if (status == WEFT_OK) {
+            status = add(replica, own, pipe->tied, elems);
         }
     }
-    for (size_t i = plan->part_count; i < pipe->reduce_count; i++) {
+    for (size_t i = plan->part_count * plan->group_count;
+         i < pipe->reduce_count; i++) {
         if (status == WEFT_OK) {
             status = start_rest(replica, &pipe->reduces[i]);
         }

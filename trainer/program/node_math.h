@@ -5,18 +5,24 @@
  * a program calls kernels.
  *
  * x y dx dy   [rows][width] of the call, dense
+ *
+ * Each queues its work on the stream of the pass and returns as the calls of
+ * kernels/math/math_stream.h do; nothing waits.
  */
 #ifndef TRAINER_PROGRAM_NODE_MATH_H
 #define TRAINER_PROGRAM_NODE_MATH_H
 
+#include "kernels/math/math_launch.h"
 #include "trainer/program/program_run.h"
 
 #define WEFTI_NORM_EPSILON WEFTI_REAL(1e-6)
 
 /* dst = src; dst = 0. */
-void wefti_node_copy(const wefti_node_args *args, real *dst, const real *src,
-                     size_t elems);
-void wefti_node_clear(const wefti_node_args *args, real *dst, size_t elems);
+WEFT_NODISCARD weft_status wefti_node_copy(const wefti_node_args *args,
+                                           real *dst, const real *src,
+                                           size_t elems);
+WEFT_NODISCARD weft_status wefti_node_clear(const wefti_node_args *args,
+                                            real *dst, size_t elems);
 
 /* A linear map: weight [outputs][inputs]. */
 typedef struct wefti_node_linear {
@@ -25,40 +31,54 @@ typedef struct wefti_node_linear {
 } wefti_node_linear;
 
 /* y = x W^T; with add: y += x W^T. */
-void wefti_node_linear_forward(const wefti_node_args *args,
-                               const wefti_node_linear *map, const real *x,
-                               real *y, bool add);
+WEFT_NODISCARD weft_status wefti_node_linear_forward(
+    const wefti_node_args *args, const wefti_node_linear *map, const real *x,
+    real *y, bool add);
 /* dx = dy W. */
-void wefti_node_linear_inputs(const wefti_node_args *args,
-                              const wefti_node_linear *map, const real *dy,
-                              real *dx);
+WEFT_NODISCARD weft_status wefti_node_linear_inputs(
+    const wefti_node_args *args, const wefti_node_linear *map, const real *dy,
+    real *dx);
 /* dW = dy^T x. */
-void wefti_node_linear_weights(const wefti_node_args *args,
-                               const wefti_node_linear *map, const real *dy,
-                               const real *x, real *dweight);
+WEFT_NODISCARD weft_status wefti_node_linear_weights(
+    const wefti_node_args *args, const wefti_node_linear *map, const real *dy,
+    const real *x, real *dweight);
 
 /* kernels/math/rmsnorm.h. */
-void wefti_node_norm_forward(const wefti_node_args *args, real *y, real *rstd,
-                             const real *x, const real *weight, size_t width);
-void wefti_node_norm_backward(const wefti_node_args *args, real *dx,
-                              real *dweight, const real *dy, const real *x,
-                              const real *weight, const real *rstd,
-                              size_t width, bool accumulate);
+WEFT_NODISCARD weft_status wefti_node_norm_forward(const wefti_node_args *args,
+                                                   real *y, real *rstd,
+                                                   const real *x,
+                                                   const real *weight,
+                                                   size_t width);
+
+/* partials: scratch, a row of width for WEFTI_NODE_NORM_ROWS of the call's. */
+typedef struct wefti_node_norm {
+    const real *weight, *rstd;
+    real *dweight, *partials;
+    size_t width;
+} wefti_node_norm;
+
+enum { WEFTI_NODE_NORM_ROWS = WEFTI_MATH_DWEIGHT_ROWS };
+
+WEFT_NODISCARD weft_status wefti_node_norm_backward(const wefti_node_args *args,
+                                                    const wefti_node_norm *norm,
+                                                    real *dx, const real *dy,
+                                                    const real *x,
+                                                    bool accumulate);
 
 /* gate_up: [rows][2 width], gate then up; d_gate_up may be gate_up. */
-void wefti_node_swiglu_forward(const wefti_node_args *args, real *out,
-                               const real *gate_up, size_t width);
-void wefti_node_swiglu_backward(const wefti_node_args *args, real *d_gate_up,
-                                const real *dout, const real *gate_up,
-                                size_t width);
+WEFT_NODISCARD weft_status wefti_node_swiglu_forward(
+    const wefti_node_args *args, real *out, const real *gate_up, size_t width);
+WEFT_NODISCARD weft_status
+wefti_node_swiglu_backward(const wefti_node_args *args, real *d_gate_up,
+                           const real *dout, const real *gate_up, size_t width);
 
 /* kernels/math/embedding.h, of the batch's tokens. */
-void wefti_node_embedding_forward(const wefti_node_args *args, real *out,
-                                  const real *table, size_t vocab,
-                                  size_t width);
-void wefti_node_embedding_backward(const wefti_node_args *args, real *dtable,
-                                   const real *dout, size_t vocab,
-                                   size_t width);
+WEFT_NODISCARD weft_status
+wefti_node_embedding_forward(const wefti_node_args *args, real *out,
+                             const real *table, size_t vocab, size_t width);
+WEFT_NODISCARD weft_status
+wefti_node_embedding_backward(const wefti_node_args *args, real *dtable,
+                              const real *dout, size_t vocab, size_t width);
 
 /* Causal attention with rotary embedding over a row of q, k, v. */
 typedef struct wefti_node_heads {
@@ -69,19 +89,15 @@ typedef struct wefti_node_heads {
 size_t wefti_node_heads_qkv(const wefti_node_heads *heads);
 size_t wefti_node_heads_out(const wefti_node_heads *heads);
 
-/* Elements of scratch for sequences of up to length tokens. */
-size_t wefti_node_heads_scratch(const wefti_node_heads *heads, size_t length);
-
 /* qkv is turned in place. lse: [rows][heads]. */
-void wefti_node_attention_forward(const wefti_node_args *args,
-                                  const wefti_node_heads *heads, real *out,
-                                  real *lse, real *qkv, real *scratch);
+WEFT_NODISCARD weft_status wefti_node_attention_forward(
+    const wefti_node_args *args, const wefti_node_heads *heads, real *out,
+    real *lse, real *qkv);
 
 /* dqkv is overwritten; qkv as forward left it. delta: [rows][heads]. */
-void wefti_node_attention_backward(const wefti_node_args *args,
-                                   const wefti_node_heads *heads, real *dqkv,
-                                   const real *dout, const real *qkv,
-                                   const real *out, const real *lse,
-                                   real *delta, real *scratch);
+WEFT_NODISCARD weft_status wefti_node_attention_backward(
+    const wefti_node_args *args, const wefti_node_heads *heads, real *dqkv,
+    const real *dout, const real *qkv, const real *out, const real *lse,
+    real *delta);
 
 #endif

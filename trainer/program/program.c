@@ -49,20 +49,34 @@ void wefti_program_begin_block(wefti_program *program, const char *name,
     }
 }
 
-size_t wefti_program_add_value(wefti_program *program, const char *name,
-                               size_t width, bool by_row)
+static size_t add_value(wefti_program *program, const wefti_value *value)
 {
     program->values = make_room(program, program->values, program->value_count,
                                 sizeof(*program->values));
     if (program->status != WEFT_OK) {
         return 0;
     }
-    program->values[program->value_count] =
-        (wefti_value){.name = name,
-                      .block = program->block_count - 1,
-                      .width = width,
-                      .by_row = by_row};
+    program->values[program->value_count] = *value;
+    program->values[program->value_count].block = program->block_count - 1;
     return program->value_count++;
+}
+
+size_t wefti_program_add_value(wefti_program *program, const char *name,
+                               size_t width, bool by_row)
+{
+    return add_value(program, &(wefti_value){.name = name,
+                                             .width = width,
+                                             .by_row = by_row,
+                                             .rows = 1});
+}
+
+size_t wefti_program_add_partials(wefti_program *program, const char *name,
+                                  size_t width, size_t rows)
+{
+    return add_value(program, &(wefti_value){.name = name,
+                                             .width = width,
+                                             .by_row = true,
+                                             .rows = rows});
 }
 
 void wefti_program_add_node(wefti_program *program, const wefti_node *node)

@@ -52,6 +52,7 @@ typedef struct wefti_value {
     size_t block;
     size_t width; /* elements */
     bool by_row;  /* of each token; else of all */
+    size_t rows;  /* or one for so many rows of a call */
     /* Of the plan: */
     wefti_region region;
     bool used;
@@ -96,7 +97,8 @@ typedef struct wefti_operand {
 
 typedef struct wefti_node_parameter {
     size_t tensor;
-    size_t start_elems; /* in the flat array */
+    size_t group;
+    size_t start_elems; /* in the group's array */
     bool shared;        /* another node reports it to hooks */
 } wefti_node_parameter;
 
@@ -191,6 +193,10 @@ void wefti_program_begin_block(wefti_program *program, const char *name,
 /* name is borrowed. Returns the value's number. */
 size_t wefti_program_add_value(wefti_program *program, const char *name,
                                size_t width, bool by_row);
+
+/* The same with a row of width for so many rows of a call: sums of parts. */
+size_t wefti_program_add_partials(wefti_program *program, const char *name,
+                                  size_t width, size_t rows);
 
 /* A copy of node. */
 void wefti_program_add_node(wefti_program *program, const wefti_node *node);

@@ -226,6 +226,7 @@ static void place(sweep *own, const wefti_program_step *step,
         : value->of_chunk && program->rows_most > WEFTI_PROGRAM_CHUNK_ROWS
             ? WEFTI_PROGRAM_CHUNK_ROWS
             : program->rows_most;
+    rows = (rows - 1) / value->rows + 1;
     value->elems = (rows * value->width + align - 1) / align * align;
     if (takes_over(own, step, node, operand, value)) {
         wefti_value *before =

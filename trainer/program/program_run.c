@@ -30,9 +30,10 @@ static weft_status call_node(const wefti_program_pass *pass,
         args.widths[i] = value->width;
     }
     for (size_t i = 0; i < node->parameter_count; i++) {
-        size_t start = node->parameters[i].start_elems;
-        args.parameters[i] = pass->parameters + start;
-        args.gradients[i] = pass->gradients ? pass->gradients + start : NULL;
+        const wefti_node_parameter *own = &node->parameters[i];
+        real *gradients = pass->gradients[own->group];
+        args.parameters[i] = pass->parameters[own->group] + own->start_elems;
+        args.gradients[i] = gradients ? gradients + own->start_elems : NULL;
     }
     return node->calls[call](&args);
 }

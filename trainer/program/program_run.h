@@ -9,8 +9,9 @@
 #ifndef TRAINER_PROGRAM_PROGRAM_RUN_H
 #define TRAINER_PROGRAM_PROGRAM_RUN_H
 
-#include "kernels/math/math_table.h"
+#include "trainer/model/tensor_list.h"
 #include "trainer/program/program.h"
+#include "weft/device.h"
 
 #include <stdint.h>
 
@@ -60,13 +61,21 @@ typedef struct wefti_micro_batch {
     size_t length;
 } wefti_micro_batch;
 
-/* One pass of a program, and what it works on; all borrowed. */
+/*
+ * One pass of a program, and what it works on, in memory of its device; all
+ * borrowed.
+ *
+ * compute   where its nodes queue their work; NULL: the host computes, here and
+ *           now
+ */
 typedef struct wefti_program_pass {
     const wefti_program *program;
-    const wefti_math *math;
+    weft_device *device;
+    weft_stream *compute;
     const wefti_micro_batch *batch;
-    const real *parameters; /* flat */
-    real *gradients;        /* flat, of this micro-batch alone */
+    /* Flat, by group; gradients of this micro-batch alone. */
+    const real *parameters[WEFTI_TENSOR_GROUPS_MOST];
+    real *gradients[WEFTI_TENSOR_GROUPS_MOST];
     const wefti_model_hooks *hooks;
     const real *rope; /* [length][head_dim] cosines and sines */
     real *regions[WEFTI_REGIONS];

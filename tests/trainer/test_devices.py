@@ -1,0 +1,83 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""test_devices.py BIN_DIR DOCS_DIR [LAUNCHER ...]
+
+Goal: training computes on a device by its stream as it does on the host.
+
+Method: a small model for a few steps, by one rank, by two that share the batch
+and by two with a part of the model each; on the host, and on the shadow device,
+which runs what is queued late and faults where the host touches its memory:
+losses and norms have the host's bits there. With LAUNCHER (scripts/with-fake-gpu
+and its options) on cuda by the fake driver instead, whose kernels round as they
+like.
+"""
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+LAUNCHER = sys.argv[3:]
+DOCS = sys.argv[2]
+BIN = sys.argv[1]
+KIND = "cuda" if LAUNCHER else "shadow"
+DEADLINE_S = 140
+CONFIG = """
+model: {layers: 2, hidden_size: 32, heads: 2, kv_heads: 1, ffn_size: 48,
+        vocab: bytes, seq_length: 32}
+data: {paths: [%s], validation_fraction: 0.05}
+train: {steps: 3, micro_batch_size: 2, global_batch_size: 8, warmup_steps: 2,
+        validate_every: 3}
+overlap: {bucket_mb: 0.01}
+"""
+
+
+class Devices(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.mkdtemp(prefix="weft-devices-")
+        self.addCleanup(shutil.rmtree, self.folder)
+        self.config = os.path.join(self.folder, "config.yaml")
+        with open(self.config, "w") as file:
+            file.write(CONFIG % os.path.join(DOCS, "types.md"))
+
+    def train(self, nranks, kind, *more):
+        steps = os.path.join(self.folder, "steps")
+        got = subprocess.run(
+            [*(LAUNCHER if kind == "cuda" else []),
+             os.path.join(BIN, "weft-run"), "-n", str(nranks),
+             os.path.join(BIN, "weft-train"), self.config, "--metrics", steps,
+             "--set", "train.device=" + kind, *more],
+            capture_output=True, text=True, timeout=DEADLINE_S)
+        self.assertEqual(got.returncode, 0, got.stderr)
+        with open(steps) as file:
+            lines = [json.loads(line) for line in file]
+        self.assertEqual(len(lines), 3)
+        return [(line[name], name, line["step"]) for line in lines
+                for name in ("loss", "grad_norm", "val_loss")]
+
+    def compare(self, nranks, *more):
+        host = self.train(nranks, "host", *more)
+        device = self.train(nranks, KIND, *more)
+        if KIND == "shadow":
+            self.assertEqual(host, device)
+            return
+        for (wanted, *where), (got, *_) in zip(host, device):
+            if wanted is None:
+                self.assertIsNone(got, where)
+            else:
+                self.assertAlmostEqual(wanted, got, delta=2e-4, msg=where)
+
+    def test_one_rank(self):
+        self.compare(1)
+
+    def test_two_replicas(self):
+        self.compare(2)
+
+    def test_two_stages(self):
+        self.compare(2, "--set", "parallel.pipeline_model_parallel_size=2")
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1], verbosity=2)

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * trainer/pipe/pipe_batch.h - the micro-batches of a step on their way to where
+ * they are computed, and their losses on the way back.
+ *
+ *   tokens, targets --send--> device: F ... cross entropy
+ *                                               |
+ *   sums <--sum-- the host's copy <--collect-- losses
+ *
+ * Nothing here waits: the host writes what send copies, and sums what collect
+ * has copied, when it has waited for the stream.
+ */
+#ifndef TRAINER_PIPE_PIPE_BATCH_H
+#define TRAINER_PIPE_PIPE_BATCH_H
+
+#include "trainer/program/program_run.h"
+
+/* Arrays are [count][sequences][length]; the host's are pinned. */
+typedef struct wefti_pipe_batch {
+    weft_device *device;
+    weft_stream *compute;
+    size_t count;             /* micro-batches */
+    size_t sequences, length; /* of one, at most */
+    int32_t *tokens, *targets;
+    int32_t *host_tokens, *host_targets;
+    real *losses; /* of tokens, in nats */
+    real *host_losses;
+    bool *measured; /* [count] since the last sum */
+} wefti_pipe_batch;
+
+/*
+ * wefti_pipe_batch_init - of given count device, compute, count, sequences and
+ * length.
+ *
+ * Returns     OK | ERR_NO_MEMORY: to be finished all the same.
+ */
+WEFT_NODISCARD weft_status wefti_pipe_batch_init(wefti_pipe_batch *batch,
+                                                 const wefti_pipe_batch *given);
+void wefti_pipe_batch_fini(wefti_pipe_batch *batch);
+
+/* What it takes, on the host and on the device together. */
+size_t wefti_pipe_batch_bytes(const wefti_pipe_batch *batch);
+
+/* Where the host writes a micro-batch before it is sent. */
+int32_t *wefti_pipe_batch_tokens(const wefti_pipe_batch *batch, size_t micro);
+int32_t *wefti_pipe_batch_targets(const wefti_pipe_batch *batch, size_t micro);
+
+/* Sends micro-batches 0 .. count - 1. */
+WEFT_NODISCARD weft_status wefti_pipe_batch_send(const wefti_pipe_batch *batch,
+                                                 size_t count);
+
+/* One of them, as passes get it. */
+wefti_micro_batch wefti_pipe_batch_get(const wefti_pipe_batch *batch,
+                                       size_t micro);
+
+/* Where its losses are left, now. */
+real *wefti_pipe_batch_measure(wefti_pipe_batch *batch, size_t micro);
+
+/* Those that were measured come to the host. */
+WEFT_NODISCARD weft_status
+wefti_pipe_batch_collect(const wefti_pipe_batch *batch);
+
+/* A sequence's loss: the sum of those that have come. */
+double wefti_pipe_batch_loss(const wefti_pipe_batch *batch, size_t micro,
+                             size_t sequence);
+
+/* Of all that were collected, to sums [count][sequences]; the others stay. */
+void wefti_pipe_batch_sum(wefti_pipe_batch *batch, double *sums);
+
+#endif

@@ -48,6 +48,7 @@ static weft_status print_stages(const wefti_config *config, size_t stages,
         .shape = shape,
         .bucket_bytes = (size_t)(config->overlap.bucket_mb * 1e6),
         .nranks = {1, 1},
+        .expert_parts = 1,
         .parts = parts,
         .part_count = stages,
         .cut = stages > 1};

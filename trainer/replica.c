@@ -132,6 +132,9 @@ static weft_status plan_parts(wefti_replica *replica,
     }
     wefti_parameters_config plan = {.shape = config->shape,
                                     .bucket_bytes = config->bucket_bytes,
+                                    .expert_part = (size_t)replica->mesh.at.ep,
+                                    .expert_parts =
+                                        (size_t)replica->mesh.mesh.ep,
                                     .parts = parts};
     weft_status status =
         wefti_pipe_place(&replica->pipe, &config->pipe, &replica->mesh,

@@ -270,6 +270,7 @@ static void test_parameters_another_layer_is_laid_out_by_group(void **state)
     const wefti_parameters_config config = {.shape = shape,
                                             .bucket_bytes = 1u << 30,
                                             .nranks = {3, 2},
+                                            .expert_parts = 1,
                                             .parts = &whole,
                                             .part_count = 1};
     wefti_parameters plan;

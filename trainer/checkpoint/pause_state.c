@@ -102,7 +102,7 @@ static void add_tensors(wefti_pause *pause, size_t group, real *flat,
             char name[WEFTI_CHECKPOINT_NAME_BYTES];
             snprintf(name, sizeof(name), "%.16s.%s", what, tensor->info.name);
             add(pause, name, WEFTI_REAL_DTYPE, flat + tensor->start_elems,
-                wefti_tensor_elems(&tensor->info));
+                wefti_tensor_here_elems(tensor));
         }
     }
 }

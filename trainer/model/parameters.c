@@ -48,6 +48,26 @@ static void number_blocks(wefti_parameters *plan, wefti_tensor *tensor)
     plan->parameter_count += elems;
 }
 
+/* Which rows of a tensor this rank would have. */
+static weft_status split(const wefti_parameters_config *config,
+                         wefti_tensor *tensor)
+{
+    const wefti_tensor_info *info = &tensor->info;
+    size_t parts = info->split == WEFTI_SPLIT_EXPERT ? config->expert_parts : 1;
+    WEFTI_ASSERT(parts > 0);
+    if (parts > 1 && (info->rows % parts != 0 ||
+                      wefti_tensor_elems(info) / parts % WEFTI_BLOCK_ELEMS)) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "%s: %zu rows of %zu in %zu parts: allowed are "
+                           "parts of whole rows and multiples of %d elements",
+                           info->name, info->rows, info->columns, parts,
+                           WEFTI_BLOCK_ELEMS);
+    }
+    tensor->rows = info->rows / parts;
+    tensor->first_row = parts > 1 ? config->expert_part * tensor->rows : 0;
+    return WEFT_OK;
+}
+
 /* The head beside the embedding, which has its numbers. */
 static void add_copy(wefti_parameters *plan)
 {
@@ -60,8 +80,10 @@ static void add_copy(wefti_parameters *plan)
 
 /* The list's tensors, and the copy. */
 static weft_status number_tensors(wefti_parameters *plan,
+                                  const wefti_parameters_config *config,
                                   const wefti_tensor_list *list)
 {
+    weft_status status = WEFT_OK;
     plan->tensors = calloc(list->count + 1, sizeof(*plan->tensors));
     plan->modules = calloc(list->module_count, sizeof(*plan->modules));
     if (!plan->tensors || !plan->modules) {
@@ -71,15 +93,16 @@ static weft_status number_tensors(wefti_parameters *plan,
     }
     memcpy(plan->modules, list->modules,
            list->module_count * sizeof(*plan->modules));
-    for (; plan->tensor_count < list->count; plan->tensor_count++) {
-        wefti_tensor *tensor = &plan->tensors[plan->tensor_count];
-        tensor->info = list->items[plan->tensor_count];
+    for (size_t i = 0; i < list->count && status == WEFT_OK; i++) {
+        wefti_tensor *tensor = &plan->tensors[plan->tensor_count++];
+        tensor->info = list->items[i];
         number_blocks(plan, tensor);
+        status = split(config, tensor);
     }
-    if (plan->copies_head) {
+    if (plan->copies_head && status == WEFT_OK) {
         add_copy(plan);
     }
-    return WEFT_OK;
+    return status;
 }
 
 /* Ends the group's open bucket, which holds used elements. */
@@ -129,8 +152,8 @@ static void place_tensors(wefti_parameters *plan, size_t number, size_t first,
         tensor->bucket = group->bucket_count;
         tensor->opens = used == 0;
         tensor->start_elems = group->flat_elems + used;
-        used += round_up(wefti_tensor_elems(&tensor->info),
-                         WEFTI_TENSOR_ALIGN_ELEMS);
+        used +=
+            round_up(wefti_tensor_here_elems(tensor), WEFTI_TENSOR_ALIGN_ELEMS);
         if (is_alone(plan, i) ||
             used * sizeof(real) >=
                 closing_bytes(group->bucket_count, bucket_bytes)) {
@@ -194,7 +217,7 @@ weft_status wefti_parameters_plan_list(const wefti_parameters_config *config,
                            .part_count = config->part_count,
                            .group_count = list->group_count,
                            .copies_head = config->shape.tied && config->cut};
-    weft_status status = number_tensors(plan_out, list);
+    weft_status status = number_tensors(plan_out, config, list);
     if (status == WEFT_OK) {
         status = take_room(plan_out, config->parts);
     }
@@ -218,6 +241,7 @@ weft_status wefti_parameters_plan(const wefti_model_shape *shape,
     const wefti_parameters_config config = {.shape = *shape,
                                             .bucket_bytes = bucket_bytes,
                                             .nranks = {nranks},
+                                            .expert_parts = 1,
                                             .parts = &whole,
                                             .part_count = 1};
     wefti_tensor_list list;
@@ -275,16 +299,25 @@ void wefti_parameters_init(const wefti_parameters *plan, uint64_t seed,
             continue;
         }
         real *values = values_out[tensor->info.group] + tensor->start_elems;
-        size_t elems = wefti_tensor_elems(&tensor->info);
+        size_t before = tensor->first_row * tensor->info.columns;
+        size_t elems = wefti_tensor_here_elems(tensor);
         double deviation = start_deviation(plan, start, tensor);
         wefti_random random = wefti_random_make(
             seed, tensor->copy ? wefti_tensor_embedding() : i);
+        for (size_t k = 0; k < before; k++) {
+            (void)wefti_random_normal(&random);
+        }
         for (size_t k = 0; k < elems; k++) {
             values[k] = tensor->info.kind == WEFTI_TENSOR_NORM
                             ? (real)1.0
                             : (real)(deviation * wefti_random_normal(&random));
         }
     }
+}
+
+size_t wefti_tensor_here_elems(const wefti_tensor *tensor)
+{
+    return tensor->rows * tensor->info.columns;
 }
 
 size_t wefti_parameters_largest(const wefti_parameters *plan)
@@ -308,7 +341,7 @@ bool wefti_tensor_cut(const wefti_parameters *plan, const wefti_tensor *tensor,
     size_t share = bucket->start_elems + rank * bucket->share_elems;
     size_t share_end = share + bucket->share_elems;
     size_t from = tensor->start_elems;
-    size_t end = from + wefti_tensor_elems(&tensor->info);
+    size_t end = from + wefti_tensor_here_elems(tensor);
     from = from > share ? from : share;
     end = end < share_end ? end : share_end;
     if (from >= end) {
@@ -318,7 +351,8 @@ bool wefti_tensor_cut(const wefti_parameters *plan, const wefti_tensor *tensor,
         .start_elems = from,
         /* Of the buckets before, each rank has the same. */
         .own_elems = bucket->start_elems / group->nranks + (from - share),
-        .offset_elems = from - tensor->start_elems,
+        .offset_elems = tensor->first_row * tensor->info.columns +
+                        (from - tensor->start_elems),
         .elems = end - from,
         .padded_elems = round_up(end - from, WEFTI_BLOCK_ELEMS)};
     return true;

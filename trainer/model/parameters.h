@@ -45,19 +45,20 @@ enum {
 /* One of the model's tensors, and where this rank has it. */
 typedef struct wefti_tensor {
     wefti_tensor_info info;
-    size_t first_block; /* number in the whole model */
-    bool copy;          /* of the embedding, whose blocks it shares */
-    bool here;          /* else all below is nothing */
-    size_t start_elems; /* in its group's array */
-    size_t bucket;      /* of its group's */
-    bool opens;         /* the first of its bucket */
+    size_t first_block;     /* number in the whole model */
+    bool copy;              /* of the embedding, whose blocks it shares */
+    bool here;              /* else all below is nothing */
+    size_t first_row, rows; /* that are here: all, of one that is not split */
+    size_t start_elems;     /* in its group's array */
+    size_t bucket;          /* of its group's */
+    bool opens;             /* the first of its bucket */
 } wefti_tensor;
 
 /* What of a tensor is in a rank's share of its bucket, from a block's start. */
 typedef struct wefti_tensor_share {
     size_t start_elems;  /* in the group's array */
     size_t own_elems;    /* in an array of the rank's shares alone */
-    size_t offset_elems; /* in the tensor */
+    size_t offset_elems; /* in the whole tensor */
     size_t elems;
     size_t padded_elems; /* to the end of its last block, which is zero there */
 } wefti_tensor_share;
@@ -121,12 +122,16 @@ WEFT_NODISCARD weft_status wefti_parameters_plan(const wefti_model_shape *shape,
  * parts       part_count, in order of layers, apart
  * cut         the model is on several ranks, or several parts of this one
  *
- * Returns     OK | ERR_NO_MEMORY.
+ * expert_part, expert_parts   of tensors that are split by expert this rank has
+ *             the rows of one part of so many; each has whole blocks
+ *
+ * Returns     OK | ERR_NO_MEMORY | ERR_INVALID (what cannot be split so).
  */
 typedef struct wefti_parameters_config {
     wefti_model_shape shape;
     size_t bucket_bytes;
     size_t nranks[WEFTI_TENSOR_GROUPS_MOST];
+    size_t expert_part, expert_parts;
     const wefti_layer_run *parts;
     size_t part_count;
     bool cut;
@@ -164,6 +169,9 @@ size_t wefti_tensor_of_layer(const wefti_parameters *plan, size_t layer);
 size_t wefti_tensor_final_norm(const wefti_parameters *plan);
 /* Tied: the embedding, or its copy. */
 size_t wefti_tensor_head(const wefti_parameters *plan);
+
+/* Elements of a tensor that are here. */
+size_t wefti_tensor_here_elems(const wefti_tensor *tensor);
 
 /* Elements of the largest tensor. */
 size_t wefti_parameters_largest(const wefti_parameters *plan);

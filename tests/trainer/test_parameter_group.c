@@ -7,8 +7,8 @@
  * Method   a list of tensors that no block has; gradients that are a function
  *          of tensor, element, step and contribution, of which the dense group
  *          has four and the experts two, however many ranks have them. Steps
- *          on 4 and 2 ranks, experts in 1, 2 and 4 parts, against one rank.
- *          Bitwise.
+ *          on 4 and 2 ranks, experts in 1, 2 and 4 parts, on the host and on
+ *          streams of a shadow device, against one rank of the host. Bitwise.
  */
 #include "tests/comm/world.h"
 #include "trainer/checkpoint/state.h"
@@ -24,7 +24,14 @@
 
 #include <cmocka.h>
 
-enum { STEPS = 3, EXPERTS = 4, DENSE = 0, EXPERT = 1, GROUPS = 2 };
+enum {
+    RANKS_MOST = 4,
+    STEPS = 3,
+    EXPERTS = 4,
+    DENSE = 0,
+    EXPERT = 1,
+    GROUPS = 2
+};
 
 static const wefti_model_shape shape = {
     .layers = 2, .hidden = 32, .ffn = 64, .vocab = 50, .seq = 4};
@@ -90,6 +97,8 @@ static real slope(size_t step, size_t contribution, size_t tensor,
 typedef struct scene {
     wefti_mesh mesh;
     weft_bucket_mode mode;
+    const char *device;
+    weft_device *devices[RANKS_MOST];
     size_t elems;
     real *state[WEFTI_STATE_PARTS]; /* [elems] from the ranks' shares */
     unsigned char *hits;            /* [elems] ranks that have one */
@@ -99,11 +108,39 @@ typedef struct scene {
 
 typedef struct rank_state {
     wefti_mesh_comms comms;
-    weft_device *device;
-    wefti_replica replica; /* of it the plan and the groups alone */
+    weft_device *device;   /* the scene's */
+    wefti_replica replica; /* of it the plan, the groups and compute alone */
     weft_bucket_set *reduce[GROUPS];
-    double *blocks;
+    double *squares; /* of the device */
+    double *blocks;  /* [block_count], what they are on all ranks */
+    real *room;      /* for any array */
 } rank_state;
+
+static weft_status copy(const rank_state *own, void *dst, const void *src,
+                        size_t bytes)
+{
+    weft_status status =
+        weft_device_copy(own->device, dst, src, bytes, own->replica.compute);
+    return status == WEFT_OK ? wefti_replica_wait(&own->replica) : status;
+}
+
+static weft_status make_room(rank_state *own)
+{
+    const wefti_parameters *plan = &own->replica.plan;
+    size_t bytes = plan->block_count * sizeof(*own->blocks);
+    void *squares;
+    own->blocks = calloc(plan->block_count, sizeof(*own->blocks));
+    own->room = calloc(plan->flat_elems, sizeof(*own->room));
+    if (!own->blocks || !own->room) {
+        return WEFT_ERR_NO_MEMORY;
+    }
+    weft_status status = weft_device_alloc(own->device, bytes, &squares);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    own->squares = squares;
+    return copy(own, squares, own->blocks, bytes);
+}
 
 static weft_status make_groups(rank_state *own)
 {
@@ -116,6 +153,7 @@ static weft_status make_groups(rank_state *own)
             .number = g,
             .comm = own->comms.comms[WEFTI_MESH_DATA + g],
             .device = own->device,
+            .compute = replica->compute,
             .passes = contributions[g] / plan->nranks,
             .optimizer = optimizer};
         status = wefti_parameter_group_init(&replica->groups[g], &config);
@@ -141,8 +179,10 @@ static weft_status open_rank(rank_state *own, const scene *what,
     list_model(&list);
     weft_status status = wefti_mesh_connect(&own->comms, &what->mesh, comm,
                                             NULL, list.group_count);
-    if (status == WEFT_OK) {
-        status = weft_device_open("host", 0, &own->device);
+    own->device = what->devices[weft_comm_get_rank(comm)];
+    own->replica.config.device = own->device;
+    if (status == WEFT_OK && strcmp(what->device, "host") != 0) {
+        status = weft_stream_create(own->device, 0, &own->replica.compute);
     }
     if (status == WEFT_OK) {
         for (size_t g = 0; g < GROUPS; g++) {
@@ -153,35 +193,46 @@ static weft_status open_rank(rank_state *own, const scene *what,
         config.expert_parts = (size_t)what->mesh.ep;
         status = wefti_parameters_plan_list(&config, &list, &own->replica.plan);
     }
+    if (status == WEFT_OK) {
+        status = make_room(own);
+    }
     return status == WEFT_OK ? make_groups(own) : status;
 }
 
 static void close_rank(rank_state *own)
 {
+    (void)!wefti_replica_wait(&own->replica);
     for (size_t g = 0; g < GROUPS; g++) {
         weft_bucket_destroy(own->reduce[g]);
         wefti_parameter_group_fini(&own->replica.groups[g]);
     }
     wefti_parameters_fini(&own->replica.plan);
     wefti_mesh_leave(&own->comms);
-    weft_device_close(own->device);
+    weft_device_free(own->device, own->squares);
+    weft_stream_destroy(own->replica.compute);
+    free(own->room);
     free(own->blocks);
     free(own);
 }
 
-static void make_leaf(const wefti_parameters *plan, size_t number, size_t step,
-                      size_t contribution, real *leaf)
+static weft_status make_leaf(const rank_state *own, size_t number, size_t step,
+                             size_t contribution)
 {
+    const wefti_parameters *plan = &own->replica.plan;
+    size_t elems = plan->groups[number].flat_elems;
+    memset(own->room, 0, elems * sizeof(real));
     for (size_t i = 0; i < plan->tensor_count; i++) {
         const wefti_tensor *tensor = &plan->tensors[i];
         size_t before = tensor->first_row * tensor->info.columns;
         for (size_t k = 0; tensor->info.group == number &&
                            k < wefti_tensor_here_elems(tensor);
              k++) {
-            leaf[tensor->start_elems + k] =
+            own->room[tensor->start_elems + k] =
                 slope(step, contribution, i, before + k);
         }
     }
+    return copy(own, own->replica.groups[number].gradient.leaf, own->room,
+                elems * sizeof(real));
 }
 
 /* This rank's contributions, summed up and then with those of the others. */
@@ -190,15 +241,17 @@ static weft_status reduce_group(rank_state *own, size_t number, size_t step,
 {
     wefti_parameter_group *group = &own->replica.groups[number];
     size_t buckets = group->plan->bucket_count;
-    for (size_t n = 0; n < group->gradient.count; n++) {
-        make_leaf(&own->replica.plan, number, step,
-                  group->rank * group->gradient.count + n,
-                  group->gradient.leaf);
-        for (size_t b = buckets; b > 0; b--) {
-            wefti_gradient_add(&group->gradient, b - 1, n);
+    weft_status status = WEFT_OK;
+    for (size_t n = 0; n < group->gradient.count && status == WEFT_OK; n++) {
+        status = make_leaf(own, number, step,
+                           group->rank * group->gradient.count + n);
+        for (size_t b = buckets; b > 0 && status == WEFT_OK; b--) {
+            status = wefti_gradient_add(&group->gradient, b - 1, n);
         }
     }
-    weft_status status = wefti_parameter_group_settle(group);
+    if (status == WEFT_OK) {
+        status = wefti_parameter_group_settle(group);
+    }
     if (status == WEFT_OK) {
         status = weft_bucket_begin(own->reduce[number], mode);
     }
@@ -215,8 +268,10 @@ static weft_status square_group(rank_state *own, size_t number)
     for (size_t b = group->plan->bucket_count; b > 0 && status == WEFT_OK;
          b--) {
         status = weft_bucket_wait(own->reduce[number], b - 1);
-        wefti_optimizer_square(&group->optimizer, b - 1, group->gradient.leaf,
-                               own->blocks);
+        if (status == WEFT_OK) {
+            status = wefti_optimizer_square(&group->optimizer, b - 1,
+                                            group->gradient.leaf, own->squares);
+        }
     }
     return status;
 }
@@ -227,9 +282,11 @@ static weft_status update_group(wefti_parameter_group *group, size_t step,
     weft_status status = wefti_parameter_group_begin(group, mode);
     for (size_t b = 0; b < group->plan->bucket_count && status == WEFT_OK;
          b++) {
-        wefti_optimizer_update(&group->optimizer, b, step, scale,
-                               group->gradient.leaf, group->values);
-        status = weft_bucket_ready(group->gather, b);
+        status = wefti_optimizer_update(&group->optimizer, b, step, scale,
+                                        group->gradient.leaf, group->values);
+        if (status == WEFT_OK) {
+            status = weft_bucket_ready(group->gather, b);
+        }
     }
     return status;
 }
@@ -240,12 +297,15 @@ static weft_status run_step(rank_state *own, size_t step, weft_bucket_mode mode,
     wefti_replica *replica = &own->replica;
     size_t blocks = replica->plan.block_count;
     weft_status status = WEFT_OK;
-    memset(own->blocks, 0, blocks * sizeof(*own->blocks));
     for (size_t g = 0; g < GROUPS && status == WEFT_OK; g++) {
         status = reduce_group(own, g, step, mode);
     }
     for (size_t g = 0; g < GROUPS && status == WEFT_OK; g++) {
         status = square_group(own, g);
+    }
+    if (status == WEFT_OK) {
+        status =
+            copy(own, own->blocks, own->squares, blocks * sizeof(*own->blocks));
     }
     if (status == WEFT_OK) {
         status =
@@ -300,8 +360,8 @@ static int keep_state(const rank_state *own, scene *what)
         size_t elems = wefti_tensor_elems(&plan->tensors[tensor].info);
         wrong += piece->columns != shape.hidden ||
                  piece->offset + piece->elems > elems;
-        memcpy(what->state[part] + at, piece->live,
-               piece->elems * sizeof(real));
+        wrong += copy(own, what->state[part] + at, piece->live,
+                      piece->elems * sizeof(real)) != WEFT_OK;
         for (size_t k = 0; part == 0 && k < piece->elems; k++) {
             what->hits[at + k]++;
         }
@@ -318,9 +378,11 @@ static int compare_values(const rank_state *own, const scene *wanted)
     for (size_t i = 0; i < plan->tensor_count; i++) {
         const wefti_tensor *tensor = &plan->tensors[i];
         size_t at = find_start(plan, i) + tensor->first_row * shape.hidden;
-        wrong += memcmp(wefti_replica_values(&own->replica, tensor),
-                        wanted->state[0] + at,
-                        wefti_tensor_here_elems(tensor) * sizeof(real)) != 0;
+        size_t bytes = wefti_tensor_here_elems(tensor) * sizeof(real);
+        wrong +=
+            copy(own, own->room, wefti_replica_values(&own->replica, tensor),
+                 bytes) != WEFT_OK ||
+            memcmp(own->room, wanted->state[0] + at, bytes) != 0;
     }
     return wrong;
 }
@@ -329,11 +391,14 @@ static weft_status train(rank_state *own, scene *what)
 {
     const wefti_start start = {1, 0.02, 1};
     const wefti_parameters *plan = &own->replica.plan;
-    real *values[GROUPS] = {own->replica.groups[DENSE].values,
-                            own->replica.groups[EXPERT].values};
+    real *const values[GROUPS] = {own->room,
+                                  own->room + plan->groups[DENSE].flat_elems};
     weft_status status = WEFT_OK;
-    own->blocks = calloc(plan->block_count, sizeof(*own->blocks));
     wefti_parameters_init(plan, 7, &start, values);
+    for (size_t g = 0; g < GROUPS && status == WEFT_OK; g++) {
+        status = copy(own, own->replica.groups[g].values, values[g],
+                      plan->groups[g].flat_elems * sizeof(real));
+    }
     for (size_t step = 1; step <= STEPS && status == WEFT_OK; step++) {
         double norm;
         status = run_step(own, step, what->mode, &norm);
@@ -363,14 +428,29 @@ static int run_rank(weft_comm *comm, void *context)
 /* ---- the layouts ----------------------------------------------------------
  */
 
-static void run_scene(scene *what, int nranks, int ep, weft_bucket_mode mode,
-                      const scene *wanted)
+static void open_device(int rank, void *context)
+{
+    scene *what = context;
+    assert_int_equal(weft_device_open(what->device, 0, &what->devices[rank]),
+                     WEFT_OK);
+}
+
+static void set_device(int rank, weft_comm_config *config, void *context)
+{
+    const scene *what = context;
+    if (strcmp(what->device, "host") != 0) {
+        config->device = what->devices[rank];
+    }
+}
+
+static void run_scene(scene *what, const char *device, int nranks, int ep,
+                      weft_bucket_mode mode, const scene *wanted)
 {
     const wefti_mesh sizes = {.tp = 1, .cp = 1, .ep = ep, .pp = 1};
     wefti_tensor_info items[16];
     size_t modules[8];
     wefti_tensor_list list = {.items = items, .modules = modules};
-    *what = (scene){.mode = mode, .wanted = wanted};
+    *what = (scene){.device = device, .mode = mode, .wanted = wanted};
     assert_int_equal(wefti_mesh_make(&sizes, nranks, &what->mesh), WEFT_OK);
     list_model(&list);
     for (size_t i = 0; i < list.count; i++) {
@@ -382,9 +462,15 @@ static void run_scene(scene *what, int nranks, int ep, weft_bucket_mode mode,
     }
     what->hits = calloc(what->elems, 1);
     assert_non_null(what->hits);
-    const struct world world = {
-        .nranks = nranks, .call = run_rank, .context = what};
+    const struct world world = {.nranks = nranks,
+                                .call = run_rank,
+                                .context = what,
+                                .before = open_device,
+                                .configure = set_device};
     assert_int_equal(world_run_threads(&world), 0);
+    for (int rank = 0; rank < nranks; rank++) {
+        weft_device_close(what->devices[rank]);
+    }
     for (size_t i = 0; i < what->elems; i++) {
         assert_int_equal(what->hits[i], 1);
     }
@@ -401,22 +487,26 @@ static void free_scene(scene *what)
 static void test_parameter_group_any_layout_trains_the_same(void **state)
 {
     static const struct {
+        const char *device;
         int nranks, ep;
         weft_bucket_mode mode;
-    } layouts[] = {{4, 2, WEFT_BUCKET_OVERLAPPED},
-                   {4, 2, WEFT_BUCKET_BLOCKING},
-                   {4, 4, WEFT_BUCKET_OVERLAPPED},
-                   {2, 1, WEFT_BUCKET_OVERLAPPED},
-                   {2, 2, WEFT_BUCKET_OVERLAPPED}};
+    } layouts[] = {{"host", 4, 2, WEFT_BUCKET_OVERLAPPED},
+                   {"host", 4, 2, WEFT_BUCKET_BLOCKING},
+                   {"host", 4, 4, WEFT_BUCKET_OVERLAPPED},
+                   {"host", 2, 1, WEFT_BUCKET_OVERLAPPED},
+                   {"host", 2, 2, WEFT_BUCKET_OVERLAPPED},
+                   {"shadow", 1, 1, WEFT_BUCKET_OVERLAPPED},
+                   {"shadow", 4, 2, WEFT_BUCKET_OVERLAPPED},
+                   {"shadow", 2, 2, WEFT_BUCKET_BLOCKING}};
     scene one, many;
     (void)state;
-    run_scene(&one, 1, 1, WEFT_BUCKET_OVERLAPPED, NULL);
+    run_scene(&one, "host", 1, 1, WEFT_BUCKET_OVERLAPPED, NULL);
     for (int step = 0; step < STEPS; step++) {
         assert_true(one.norms[step] > optimizer.clip);
     }
     for (size_t i = 0; i < sizeof(layouts) / sizeof(*layouts); i++) {
-        run_scene(&many, layouts[i].nranks, layouts[i].ep, layouts[i].mode,
-                  &one);
+        run_scene(&many, layouts[i].device, layouts[i].nranks, layouts[i].ep,
+                  layouts[i].mode, &one);
         assert_memory_equal(many.norms, one.norms, sizeof(one.norms));
         for (int part = 0; part < WEFTI_STATE_PARTS; part++) {
             assert_memory_equal(many.state[part], one.state[part],

@@ -143,7 +143,7 @@ weft_status wefti_stream_multiply(weft_stream *stream,
                                   bool *queued_out)
 {
     *queued_out = false;
-    return stream->device->table->stream_multiply
+    return stream && stream->device->table->stream_multiply
                ? stream->device->table->stream_multiply(stream, product,
                                                         queued_out)
                : WEFT_OK;
@@ -154,7 +154,7 @@ weft_status wefti_stream_attend(weft_stream *stream,
                                 bool *queued_out)
 {
     *queued_out = false;
-    return stream->device->table->stream_attend
+    return stream && stream->device->table->stream_attend
                ? stream->device->table->stream_attend(stream, call, queued_out)
                : WEFT_OK;
 }

@@ -13,6 +13,7 @@
 #include "comm/nccl/twin.h"
 #include "comm/net/net.h"
 #include "comm/streams/streams.h"
+#include "device/failure.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -246,6 +247,20 @@ static weft_status check_stream(const weft_comm *comm, weft_stream *stream)
                : status;
 }
 
+/* What a failed device refuses, other ranks may wait for already. */
+static weft_status tell_failed(weft_comm *comm, weft_stream *stream,
+                               weft_status status)
+{
+    weft_status failure =
+        wefti_device_get_failure(wefti_stream_get_device(stream));
+    if (failure != WEFT_OK) {
+        wefti_fault_publish(comm, failure, comm->rank, 0,
+                            "rank %d's stream on \"%s\" has failed: %s",
+                            comm->rank, comm->name, weft_error_text());
+    }
+    return status;
+}
+
 /* What a queued request needs to be posted; its block is freed if not. */
 static weft_status equip(weft_comm *comm, wefti_request *request,
                          weft_stream *stream, bool handled)
@@ -265,7 +280,9 @@ static weft_status equip(weft_comm *comm, wefti_request *request,
         free(request->handle);
         free(request->block);
     }
-    return status;
+    return status == WEFT_ERR_SYSTEM && stream
+               ? tell_failed(comm, stream, status)
+               : status;
 }
 
 /* What is kept of a request that has been posted: it may have ended. */

@@ -247,12 +247,13 @@ static weft_status check_stream(const weft_comm *comm, weft_stream *stream)
                : status;
 }
 
-/* What a failed device refuses, other ranks may wait for already. */
-static weft_status tell_failed(weft_comm *comm, weft_stream *stream,
+weft_status wefti_request_tell(weft_comm *comm, weft_stream *stream,
                                weft_status status)
 {
     weft_status failure =
-        wefti_device_get_failure(wefti_stream_get_device(stream));
+        status == WEFT_ERR_SYSTEM && stream
+            ? wefti_device_get_failure(wefti_stream_get_device(stream))
+            : WEFT_OK;
     if (failure != WEFT_OK) {
         wefti_fault_publish(comm, failure, comm->rank, 0,
                             "rank %d's stream on \"%s\" has failed: %s",
@@ -280,9 +281,7 @@ static weft_status equip(weft_comm *comm, wefti_request *request,
         free(request->handle);
         free(request->block);
     }
-    return status == WEFT_ERR_SYSTEM && stream
-               ? tell_failed(comm, stream, status)
-               : status;
+    return wefti_request_tell(comm, stream, status);
 }
 
 /* What is kept of a request that has been posted: it may have ended. */

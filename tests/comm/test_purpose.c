@@ -144,7 +144,8 @@ static int read_reports(weft_comm *comm, void *context)
     weft_mem *mem;
     weft_comm *part;
     int failures = weft_comm_dump(comm, text, ROOM) != WEFT_OK;
-    failures += expect_text(text, "did #1 weft_comm_create (all_gatherv of u64)");
+    failures +=
+        expect_text(text, "did #1 weft_comm_create (all_gatherv of u64)");
     failures += weft_comm_split(comm, 0, 0, NULL, &part) != WEFT_OK;
     for (size_t i = 0; i < WEFTI_COUNT_OF(formats); i++) {
         failures +=

@@ -96,28 +96,29 @@ static void add_rank(mpi_row *row, const mpi_counts *counts, int rank)
     }
 }
 
+/* In the log, whatever its level: it was asked for. */
 static void print_text(const mpi_row rows[], int nranks, double wall_s)
 {
-    fprintf(stderr,
-            "weft under MPI: %d ranks, %.3f s; a rank's calls, MB and ms\n"
-            "%-16s %10s %12s %10s %10s %8s %10s\n",
-            nranks, wall_s, "operation", "calls", "MB", "ms", "waiting",
-            "slowest", "left");
+    wefti_log(WEFTI_LOG_ERROR, 0,
+              "weft under MPI: %d ranks, %.3f s; a rank's calls, MB and ms",
+              nranks, wall_s);
+    wefti_log(WEFTI_LOG_ERROR, 0, "%-16s %10s %12s %10s %10s %8s %10s",
+              "operation", "calls", "MB", "ms", "waiting", "slowest", "left");
     for (int i = 0; i < WEFT_COLLECTIVE_COUNT; i++) {
         const mpi_row *row = &rows[i];
         if (row->calls + row->left == 0) {
             continue;
         }
-        fprintf(stderr, "%-16s %10lld %12.3f %10.3f %10.3f %8d %10lld\n",
-                weft_collective_text(i), (long long)(row->calls / nranks),
-                (double)row->bytes / nranks / 1e6,
-                (double)row->ns / nranks / 1e6,
-                (double)(row->ns / nranks - row->least_ns) / 1e6, row->slowest,
-                (long long)(row->left / nranks));
+        wefti_log(
+            WEFTI_LOG_ERROR, 0, "%-16s %10lld %12.3f %10.3f %10.3f %8d %10lld",
+            weft_collective_text(i), (long long)(row->calls / nranks),
+            (double)row->bytes / nranks / 1e6, (double)row->ns / nranks / 1e6,
+            (double)(row->ns / nranks - row->least_ns) / 1e6, row->slowest,
+            (long long)(row->left / nranks));
         for (int why = 1; why < WEFTI_MPI_LEFT_COUNT; why++) {
             if (row->reasons[why]) {
-                fprintf(stderr, "    %lld left to MPI: %s\n",
-                        (long long)row->reasons[why], reason_texts[why]);
+                wefti_log(WEFTI_LOG_ERROR, 0, "    %lld left to MPI: %s",
+                          (long long)row->reasons[why], reason_texts[why]);
             }
         }
     }

@@ -13,7 +13,6 @@
 #include "comm/nccl/twin.h"
 #include "comm/net/net.h"
 #include "comm/streams/streams.h"
-#include "device/failure.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -247,21 +246,6 @@ static weft_status check_stream(const weft_comm *comm, weft_stream *stream)
                : status;
 }
 
-weft_status wefti_request_tell(weft_comm *comm, weft_stream *stream,
-                               weft_status status)
-{
-    weft_status failure =
-        status == WEFT_ERR_SYSTEM && stream
-            ? wefti_device_get_failure(wefti_stream_get_device(stream))
-            : WEFT_OK;
-    if (failure != WEFT_OK) {
-        wefti_fault_publish(comm, failure, comm->rank, 0,
-                            "rank %d's stream on \"%s\" has failed: %s",
-                            comm->rank, comm->name, weft_error_text());
-    }
-    return status;
-}
-
 /* What a queued request needs to be posted; its block is freed if not. */
 static weft_status equip(weft_comm *comm, wefti_request *request,
                          weft_stream *stream, bool handled)
@@ -281,7 +265,7 @@ static weft_status equip(weft_comm *comm, wefti_request *request,
         free(request->handle);
         free(request->block);
     }
-    return wefti_request_tell(comm, stream, status);
+    return status;
 }
 
 /* What is kept of a request that has been posted: it may have ended. */

@@ -108,14 +108,6 @@ WEFT_NODISCARD weft_status wefti_request_carry(
 WEFT_NODISCARD weft_status wefti_request_post(weft_comm *comm,
                                               wefti_request *request);
 
-/*
- * wefti_request_tell - what has refused a post, NULL for no stream. Where the
- * stream's device has failed, comm has too: peers may wait for what is not
- * posted. Returns status.
- */
-weft_status wefti_request_tell(weft_comm *comm, weft_stream *stream,
-                               weft_status status);
-
 /* Whether there is a place for a handle; there is none in it then.
  * Returns OK | ERR_INVALID. */
 WEFT_NODISCARD weft_status wefti_request_check_out(weft_request **request_out);

@@ -324,8 +324,7 @@ weft_status wefti_collective_post(const wefti_prepared *prepared,
     weft_status status =
         stream ? wefti_stream_is_captured(stream, &captured) : WEFT_OK;
     if (status != WEFT_OK || captured) {
-        return status == WEFT_OK ? capture(prepared, comm, stream)
-                                 : wefti_request_tell(comm, stream, status);
+        return status == WEFT_OK ? capture(prepared, comm, stream) : status;
     }
     if (wefti_choice_is_carried(&prepared->choice)) {
         return post_carried(prepared, epoch, comm, stream, handle_out);

@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/sized.h"
+#include "comm/control/fault.h"
 #include "comm/core/live.h"
 #include "comm/post/carried_route.h"
 #include "comm/post/op_check.h"
@@ -370,9 +371,10 @@ weft_status weft_p2p_post(const weft_p2p *list, size_t list_count,
     if (status != WEFT_OK || list_count == 0) {
         return status;
     }
-    return !stream && list_count <= FEW
-               ? post_few(list, list_count, comm)
-               : post_block(list, list_count, comm, stream, NULL);
+    status = !stream && list_count <= FEW
+                 ? post_few(list, list_count, comm)
+                 : post_block(list, list_count, comm, stream, NULL);
+    return wefti_fault_tell(comm, status);
 }
 
 weft_status weft_p2p_begin(const weft_p2p *list, size_t list_count,
@@ -383,7 +385,8 @@ weft_status weft_p2p_begin(const weft_p2p *list, size_t list_count,
         status = check_list(list, list_count, comm);
     }
     return status == WEFT_OK
-               ? post_block(list, list_count, comm, NULL, request_out)
+               ? wefti_fault_tell(comm, post_block(list, list_count, comm, NULL,
+                                                   request_out))
                : status;
 }
 

@@ -94,14 +94,6 @@ void wefti_fault_find_device(weft_comm *comm)
     }
 }
 
-weft_status wefti_fault_tell(weft_comm *comm, weft_status status)
-{
-    if (status == WEFT_ERR_SYSTEM) { /* that of a device, as of others */
-        wefti_fault_find_device(comm);
-    }
-    return status;
-}
-
 weft_status wefti_fault_recall(weft_comm *comm)
 {
     const wefti_fault_page *page = page_of(comm);

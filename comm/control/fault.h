@@ -30,9 +30,6 @@ void wefti_fault_publish(weft_comm *comm, weft_status status, int rank,
  */
 void wefti_fault_find_device(weft_comm *comm);
 
-/* What refused a post, which may be comm's device. Returns status. */
-weft_status wefti_fault_tell(weft_comm *comm, weft_status status);
-
 /* What another domain has published, unless there is a fault already. */
 void wefti_fault_repeat(weft_comm *comm, const wefti_fault_page *fault);
 

@@ -437,6 +437,7 @@ void weft_comm_destroy(weft_comm *comm)
     }
     wefti_engine *engine = comm->engine;
     leaving own = {comm, wefti_clock_ns() + comm->timeout_ns};
+    wefti_engine_drive(engine, is_quiet, &own);
     /* Its stream's error may be why the program ends it. */
     wefti_fault_find_device(comm);
     wefti_engine_drive(engine, is_quiet, &own);

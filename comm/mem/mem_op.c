@@ -394,8 +394,7 @@ static weft_status post(wefti_mem_op *op, weft_stream *stream)
     }
     *queued = *op;
     queued->request.block = queued;
-    return wefti_fault_tell(
-        comm, wefti_request_queue(comm, &queued->request, stream, NULL));
+    return wefti_request_queue(comm, &queued->request, stream, NULL);
 }
 
 /* Bytes to a local peer: by the caller, or by the stream. */

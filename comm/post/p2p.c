@@ -11,7 +11,6 @@
 
 #include "base/error.h"
 #include "base/sized.h"
-#include "comm/control/fault.h"
 #include "comm/core/live.h"
 #include "comm/post/carried_route.h"
 #include "comm/post/op_check.h"
@@ -371,10 +370,9 @@ weft_status weft_p2p_post(const weft_p2p *list, size_t list_count,
     if (status != WEFT_OK || list_count == 0) {
         return status;
     }
-    status = !stream && list_count <= FEW
-                 ? post_few(list, list_count, comm)
-                 : post_block(list, list_count, comm, stream, NULL);
-    return wefti_fault_tell(comm, status);
+    return !stream && list_count <= FEW
+               ? post_few(list, list_count, comm)
+               : post_block(list, list_count, comm, stream, NULL);
 }
 
 weft_status weft_p2p_begin(const weft_p2p *list, size_t list_count,
@@ -385,8 +383,7 @@ weft_status weft_p2p_begin(const weft_p2p *list, size_t list_count,
         status = check_list(list, list_count, comm);
     }
     return status == WEFT_OK
-               ? wefti_fault_tell(comm, post_block(list, list_count, comm, NULL,
-                                                   request_out))
+               ? post_block(list, list_count, comm, NULL, request_out)
                : status;
 }
 

@@ -9,7 +9,6 @@
 #include "comm/steps/reduction.h"
 
 #include "base/error.h"
-#include "comm/control/fault.h"
 #include "comm/core/live.h"
 #include "comm/engine/extent.h"
 #include "comm/engine/op.h"
@@ -168,11 +167,9 @@ static weft_status post(weft_plan *plan, uint64_t epoch, weft_stream *stream,
                            "epoch 0 of a plan with gates: allowed is 1 and "
                            "more");
     }
-    return wefti_fault_tell(
-        plan->comm, plan->is_list
-                        ? post_list(plan, epoch, stream, handle_out)
-                        : wefti_post_prepared(&plan->prepared, epoch,
-                                              plan->comm, stream, handle_out));
+    return plan->is_list ? post_list(plan, epoch, stream, handle_out)
+                         : wefti_post_prepared(&plan->prepared, epoch,
+                                               plan->comm, stream, handle_out);
 }
 
 weft_status weft_plan_post(weft_plan *plan, uint64_t epoch, weft_stream *stream)

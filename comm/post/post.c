@@ -13,7 +13,6 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "base/sized.h"
-#include "comm/control/fault.h"
 #include "comm/core/live.h"
 #include "comm/post/carried_route.h"
 #include "comm/post/op_check.h"
@@ -97,30 +96,27 @@ weft_status wefti_post_prepared(const wefti_prepared *prepared, uint64_t epoch,
     return wefti_collective_post(prepared, epoch, comm, stream, handle_out);
 }
 
-static weft_status post(const weft_op *op, uint64_t epoch, weft_comm *comm,
-                        weft_stream *stream, weft_request **handle_out)
-{
-    wefti_prepared prepared;
-    weft_status status = wefti_post_prepare(op, epoch, comm, &prepared);
-    if (status == WEFT_OK) {
-        status =
-            wefti_post_prepared(&prepared, epoch, comm, stream, handle_out);
-    }
-    return wefti_fault_tell(comm, status);
-}
-
 weft_status weft_op_post(const weft_op *op, uint64_t epoch, weft_comm *comm,
                          weft_stream *stream)
 {
-    return post(op, epoch, comm, stream, NULL);
+    wefti_prepared prepared;
+    weft_status status = wefti_post_prepare(op, epoch, comm, &prepared);
+    return status == WEFT_OK
+               ? wefti_post_prepared(&prepared, epoch, comm, stream, NULL)
+               : status;
 }
 
 weft_status weft_op_begin(const weft_op *op, uint64_t epoch, weft_comm *comm,
                           weft_request **request_out)
 {
+    wefti_prepared prepared;
     weft_status status = wefti_request_check_out(request_out);
-    return status == WEFT_OK ? post(op, epoch, comm, NULL, request_out)
-                             : status;
+    if (status == WEFT_OK) {
+        status = wefti_post_prepare(op, epoch, comm, &prepared);
+    }
+    return status == WEFT_OK
+               ? wefti_post_prepared(&prepared, epoch, comm, NULL, request_out)
+               : status;
 }
 
 weft_status wefti_post_for(wefti_purpose purpose, const weft_op *op,

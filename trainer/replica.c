@@ -262,6 +262,9 @@ weft_status wefti_replica_init(wefti_replica *replica,
     if (status == WEFT_OK) {
         status = set_start_values(replica);
     }
+    if (status == WEFT_OK) {
+        status = wefti_pipe_rehearse(replica);
+    }
     if (status != WEFT_OK) {
         int failed = replica->failed;
         if (failed == 0) { /* else all know, and none waits */

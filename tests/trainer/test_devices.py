@@ -7,7 +7,8 @@ Goal: training computes on a device by its stream as it does on the host.
 Method: a small model for a few steps, by one rank, by two that share the batch
 and by two with a part of the model each; on the host, and on the shadow device,
 which runs what is queued late and faults where the host touches its memory:
-losses and norms have the host's bits there. With LAUNCHER (scripts/with-fake-gpu
+losses and norms have the host's bits there. Windows of validation are odd in
+number: the last is less than a micro-batch. With LAUNCHER (scripts/with-fake-gpu
 and its options) on cuda by the fake driver instead, whose kernels round as they
 like.
 """
@@ -27,7 +28,7 @@ DEADLINE_S = 140
 CONFIG = """
 model: {layers: 2, hidden_size: 32, heads: 2, kv_heads: 1, ffn_size: 48,
         vocab: bytes, seq_length: 32}
-data: {paths: [%s], validation_fraction: 0.05}
+data: {paths: [%s], validation_fraction: 0.04}
 train: {steps: 3, micro_batch_size: 2, global_batch_size: 8, warmup_steps: 2,
         validate_every: 3}
 overlap: {bucket_mb: 0.01}

@@ -102,6 +102,14 @@ WEFT_NODISCARD weft_status wefti_pipe_open(wefti_pipe *pipe,
                                            const wefti_pipe_config *config,
                                            struct wefti_replica *replica);
 
+/*
+ * wefti_pipe_rehearse - all that the stages compute in a step, once, on zero
+ * tokens and without other ranks: what a device does at the first time of it
+ * alone is done then. Gradients are zero afterwards. Waits for what it has
+ * queued; nothing where the replica has no stream.
+ */
+WEFT_NODISCARD weft_status wefti_pipe_rehearse(struct wefti_replica *replica);
+
 /* Legal on what is zero, or was opened in part. */
 void wefti_pipe_fini(wefti_pipe *pipe);
 

@@ -6,13 +6,17 @@
  * All ranks take the stages, and the micro-batches, in the same order, so that
  * blocking messages cannot wait for one another; a rank that has sent goes on
  * with the next micro-batch.
+ *
+ * A micro-batch may be smaller than a step's, which no rehearsal has had
+ * (trainer/pipe/pipe_rehearsal.c): when it is queued nothing on the device
+ * waits for parameters or for a message.
  */
 #include "trainer/replica.h"
 #include "weft/p2p.h"
 
 #include <stddef.h>
 
-/* One message between stages; count rows of the micro-batch. */
+/* One message between stages, waited for. */
 static weft_status pass_on(const wefti_replica *replica, weft_p2p_kind kind,
                            int peer, real *rows, size_t elems)
 {
@@ -24,8 +28,9 @@ static weft_status pass_on(const wefti_replica *replica, weft_p2p_kind kind,
                         .peer = peer,
                         .class_id = wefti_mesh_class(WEFTI_MESH_CHAIN),
                         .label = "evaluation"};
-    return weft_p2p_post(&message, 1, replica->mesh.comms[WEFTI_MESH_CHAIN],
-                         replica->compute);
+    weft_status status = weft_p2p_post(
+        &message, 1, replica->mesh.comms[WEFTI_MESH_CHAIN], replica->compute);
+    return status == WEFT_OK ? wefti_replica_wait(replica) : status;
 }
 
 static const wefti_pipe_stage *find_stage(const wefti_pipe *pipe, int number)
@@ -90,6 +95,14 @@ static weft_status read_losses(wefti_replica *replica,
     return status;
 }
 
+/* The parameters; the host computes while they come, and its hook waits. */
+static weft_status let_arrive(wefti_replica *replica)
+{
+    weft_status status =
+        replica->compute ? wefti_replica_settle(replica) : WEFT_OK;
+    return status == WEFT_OK ? wefti_replica_wait(replica) : status;
+}
+
 weft_status wefti_pipe_evaluate(wefti_replica *replica,
                                 const wefti_micro_batch *batch,
                                 double *losses_out, const real **logits_out)
@@ -109,7 +122,10 @@ weft_status wefti_pipe_evaluate(wefti_replica *replica,
     if (logits_out) {
         *logits_out = NULL;
     }
-    weft_status status = wefti_pipe_batch_send(&pipe->batch, 1);
+    weft_status status = let_arrive(replica);
+    if (status == WEFT_OK) {
+        status = wefti_pipe_batch_send(&pipe->batch, 1);
+    }
     for (int i = 0; i < stages && status == WEFT_OK; i++) {
         if (weft_schedule_get_rank(pipe->schedule, i) != pipe->rank) {
             continue;

@@ -29,22 +29,9 @@ static void fail(weft_device *device, weft_status status)
     pthread_mutex_unlock(&device->holds_lock);
 }
 
-static void look(weft_device *device)
-{
-    weft_status status = device->table->look(device);
-    if (status < 0) {
-        fail(device, status);
-    }
-}
-
-static bool is_looked_at(const weft_device *device)
-{
-    return device->table->look && atomic_load(&device->failure) == WEFT_OK;
-}
-
 void wefti_device_look(weft_device *device)
 {
-    if (!is_looked_at(device)) {
+    if (!device->table->look || atomic_load(&device->failure) != WEFT_OK) {
         return;
     }
     const int64_t now_ns = wefti_clock_ns();
@@ -52,7 +39,10 @@ void wefti_device_look(weft_device *device)
         return;
     }
     atomic_store(&device->looked_ns, now_ns);
-    look(device);
+    weft_status status = device->table->look(device);
+    if (status < 0) {
+        fail(device, status);
+    }
 }
 
 weft_status wefti_device_get_failure(const weft_device *device)
@@ -60,12 +50,4 @@ weft_status wefti_device_get_failure(const weft_device *device)
     const weft_status status = (weft_status)atomic_load(&device->failure);
     return status == WEFT_OK ? WEFT_OK
                              : wefti_error(status, "%s", device->failure_text);
-}
-
-weft_status wefti_device_find_failure(weft_device *device)
-{
-    if (is_looked_at(device)) {
-        look(device);
-    }
-    return wefti_device_get_failure(device);
 }

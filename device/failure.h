@@ -19,7 +19,4 @@ void wefti_device_look(weft_device *device);
 /* OK, or the error, which becomes this thread's. */
 weft_status wefti_device_get_failure(const weft_device *device);
 
-/* The same, and asks the device now, as wefti_device_look() does. */
-weft_status wefti_device_find_failure(weft_device *device);
-
 #endif

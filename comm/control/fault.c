@@ -12,7 +12,6 @@
 #include "base/log.h"
 #include "comm/control/channel.h"
 #include "comm/core/wake.h"
-#include "device/failure.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -80,18 +79,6 @@ void wefti_fault_publish(weft_comm *comm, weft_status status, int rank,
     /* Before the page is written: the rank that acts on it must see this. */
     atomic_store(&comm->fault_announced, true);
     (void)write_page(comm, &fault);
-}
-
-void wefti_fault_find_device(weft_comm *comm)
-{
-    weft_status failure = comm->device && !wefti_fault_is_published(comm)
-                              ? wefti_device_find_failure(comm->device)
-                              : WEFT_OK;
-    if (failure != WEFT_OK) {
-        wefti_fault_publish(comm, failure, comm->rank, 0,
-                            "rank %d's stream on \"%s\" has failed: %s",
-                            comm->rank, comm->name, weft_error_text());
-    }
 }
 
 weft_status wefti_fault_recall(weft_comm *comm)

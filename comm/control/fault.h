@@ -21,15 +21,6 @@ void wefti_fault_publish(weft_comm *comm, weft_status status, int rank,
                          uint64_t op_number, const char *format, ...)
     __attribute__((format(printf, 5, 6)));
 
-/*
- * wefti_fault_find_device - asks whether comm's device has failed, unless comm
- * has. If so comm has too: peers may wait for what this rank never posts. Then
- * the device's error is this thread's.
- *
- * Threads     any, without a lock.
- */
-void wefti_fault_find_device(weft_comm *comm);
-
 /* What another domain has published, unless there is a fault already. */
 void wefti_fault_repeat(weft_comm *comm, const wefti_fault_page *fault);
 

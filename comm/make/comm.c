@@ -396,9 +396,6 @@ static bool is_quiet(const void *context)
     if (comm->failed != WEFT_OK) {
         return comm->released;
     }
-    if (atomic_load(&comm->fault_announced)) {
-        return false; /* it is told to other hosts once it is learnt */
-    }
     if (wefti_requests_are_done(comm)) {
         return wefti_copies_are_over(comm);
     }
@@ -437,9 +434,6 @@ void weft_comm_destroy(weft_comm *comm)
     }
     wefti_engine *engine = comm->engine;
     leaving own = {comm, wefti_clock_ns() + comm->timeout_ns};
-    wefti_engine_drive(engine, is_quiet, &own);
-    /* Its stream's error may be why the program ends it. */
-    wefti_fault_find_device(comm);
     wefti_engine_drive(engine, is_quiet, &own);
     end_streams(comm);
     wefti_mems_fini(comm);

@@ -7,6 +7,7 @@
 #include "device/cuda_api.h"
 
 #include "base/error.h"
+#include "base/library.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
@@ -26,12 +27,9 @@ static void *library;      /* of dlopen; never closed: cuInit may leave threads
 typedef int get_address(const char *name, void **function, int version,
                         uint64_t flags, int *status);
 
-/* A function, as POSIX has it that dlsym gives one. */
 static bool find(const char *name, void *function_out)
 {
-    void *found = dlsym(library, name);
-    memcpy(function_out, &found, sizeof(found));
-    return found != NULL;
+    return wefti_library_find(library, name, function_out);
 }
 
 /* A function that the driver, of a version that is known, ought to have. */

@@ -6,6 +6,7 @@
 #include "comm/nccl/nccl_api.h"
 
 #include "base/error.h"
+#include "base/library.h"
 #include "base/settings.h"
 
 #include <dlfcn.h>
@@ -19,26 +20,12 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static wefti_nccl_api api; /* guarded by lock until opened_by is set */
 static pid_t opened_by;    /* 0: not yet */
-static void *library;      /* of dlopen; never closed: it may leave threads
-                              behind, even if it was refused */
+static wefti_library library = {.what = "NCCL"}; /* likewise */
 
 static const char *name_of_library(void)
 {
     const char *name = wefti_setting_text(WEFTI_SETTING_NCCL);
     return name[0] ? name : "libnccl.so.2";
-}
-
-/* Finds a function, or adds its name to those that are missing. */
-static void find(const char *name, void *function_out, char *missing,
-                 size_t missing_bytes)
-{
-    void *found = dlsym(library, name);
-    memcpy(function_out, &found, sizeof(found));
-    if (!found) {
-        const size_t used = strlen(missing);
-        snprintf(missing + used, missing_bytes - used, "%s%s", used ? ", " : "",
-                 name);
-    }
 }
 
 void wefti_nccl_version_text(int version, char *text_out, size_t text_bytes)
@@ -53,9 +40,8 @@ static weft_status check_version(void)
 {
     char text[32];
     int (*get)(int *version) = NULL;
-    char missing[32] = "";
-    find("ncclGetVersion", &get, missing, sizeof(missing));
-    if (!get || get(&api.version) != WEFTI_NCCL_SUCCESS) {
+    if (!wefti_library_find(library.handle, "ncclGetVersion", &get) ||
+        get(&api.version) != WEFTI_NCCL_SUCCESS) {
         return wefti_error(WEFT_ERR_UNSUPPORTED,
                            "%s tells no version (ncclGetVersion): it is not "
                            "NCCL",
@@ -71,34 +57,31 @@ static weft_status check_version(void)
 
 static weft_status find_functions(void)
 {
-    char missing[400] = "", text[32];
+    char text[32], version[40];
 #define FIND(type, name, arguments)                                            \
-    find(#name, &api.name, missing, sizeof(missing));
+    (void)wefti_library_want(&library, #name, &api.name);
     WEFTI_NCCL_FUNCTIONS(FIND)
 #undef FIND
     wefti_nccl_version_text(api.version, text, sizeof(text));
-    return missing[0] == '\0'
-               ? WEFT_OK
-               : wefti_error(WEFT_ERR_UNSUPPORTED, "%s, NCCL %s, has no %s",
-                             name_of_library(), text, missing);
+    snprintf(version, sizeof(version), "NCCL %s", text);
+    return wefti_library_check(&library, version);
 }
 
 /* Weft in NCCL's place (doors/nccl) bears NCCL's name, and has this code. */
 static bool is_this_library(void)
 {
     Dl_info theirs, own;
-    const void *found = dlsym(library, "ncclGetVersion");
+    const void *found = dlsym(library.handle, "ncclGetVersion");
     return found && dladdr(found, &theirs) && dladdr(&api, &own) &&
            theirs.dli_fbase == own.dli_fbase;
 }
 
 static weft_status open_locked(void)
 {
-    if (!library) {
-        library = dlopen(name_of_library(), RTLD_NOW | RTLD_LOCAL);
-    }
-    if (!library) {
-        return wefti_error(WEFT_ERR_UNSUPPORTED, "no NCCL: %s", dlerror());
+    const char *name = name_of_library();
+    weft_status status = wefti_library_open(&library, &name, 1);
+    if (status != WEFT_OK) {
+        return status;
     }
     if (is_this_library()) {
         return wefti_error(WEFT_ERR_UNSUPPORTED,
@@ -106,7 +89,7 @@ static weft_status open_locked(void)
                            "to name NCCL's own file",
                            name_of_library());
     }
-    weft_status status = check_version();
+    status = check_version();
     if (status == WEFT_OK) {
         status = find_functions();
     }

@@ -5,6 +5,7 @@
  */
 #include "doors/nccl/door_device.h"
 
+#include "base/library.h"
 #include "doors/nccl/door_text.h"
 
 #include <dlfcn.h>
@@ -25,20 +26,13 @@ typedef struct wefti_door_driver {
     int (*current)(int *device_out);
 } wefti_door_driver;
 
-static bool find(void *library, const char *name, void *function_out)
-{
-    void *found = dlsym(library, name);
-    memcpy(function_out, &found, sizeof(found));
-    return found != NULL;
-}
-
 /* The library stays open: it may have threads. */
 static bool open_driver(wefti_door_driver *driver)
 {
     void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-    return library && find(library, "cuInit", &driver->init) &&
-           find(library, "cuDeviceGetCount", &driver->count) &&
-           find(library, "cuCtxGetDevice", &driver->current);
+    return library && wefti_library_find(library, "cuInit", &driver->init) &&
+           wefti_library_find(library, "cuDeviceGetCount", &driver->count) &&
+           wefti_library_find(library, "cuCtxGetDevice", &driver->current);
 }
 
 static int count_gpus(const wefti_door_driver *driver, int *count_out)

@@ -233,6 +233,15 @@ bool wefti_copies_are_done(weft_comm *comm, size_t at)
     return false;
 }
 
+weft_status wefti_copies_run(weft_comm *comm, void *dst, const void *src,
+                             size_t bytes)
+{
+    weft_stream *stream = comm->copies->stores;
+    weft_status status =
+        weft_device_copy(comm->device, dst, src, bytes, stream);
+    return status == WEFT_OK ? weft_stream_wait(stream) : status;
+}
+
 /* To the stream, and behind it the word that says it is done. */
 static weft_status hand_over(const wefti_copies *copies, weft_device *device,
                              size_t at, const place *asked)

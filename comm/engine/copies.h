@@ -59,6 +59,15 @@ void *wefti_copies_get_bounce(const weft_comm *comm); /* of puts; one message */
 void wefti_copies_ask(weft_comm *comm, size_t place, void *dst, const void *src,
                       size_t bytes);
 
+/*
+ * wefti_copies_run - one copy here and now, by a stream of comm's copies, while
+ * comm has nothing under way. Without the lock.
+ *
+ * Returns     OK | as weft_device_copy, weft_stream_wait.
+ */
+WEFT_NODISCARD weft_status wefti_copies_run(weft_comm *comm, void *dst,
+                                            const void *src, size_t bytes);
+
 /* Whether place has nothing under way; if it has, the engine looks again. That
  * of a device that has failed fails the communicator. Lock held. */
 bool wefti_copies_are_done(weft_comm *comm, size_t place);

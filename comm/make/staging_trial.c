@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "comm/control/fault.h"
+#include "comm/engine/copies.h"
 #include "comm/post/consensus.h"
 #include "comm/post/post.h"
 
@@ -29,15 +30,15 @@ static uint64_t word_of(int rank, int at)
 
 /* Room for the words of all ranks, and behind them its own; NULL: its device
  * has none for it, and its first copies are checked by nobody. */
-static uint64_t *prepare_device(const weft_comm *comm, const uint64_t *own)
+static uint64_t *prepare_device(weft_comm *comm, const uint64_t *own)
 {
     const size_t words = (size_t)comm->nranks * WORDS;
     void *memory = NULL;
     weft_status status = weft_device_alloc(
         comm->device, (words + WORDS) * sizeof(*own), &memory);
     if (status == WEFT_OK) {
-        status = weft_device_copy(comm->device, (uint64_t *)memory + words, own,
-                                  WORDS * sizeof(*own), NULL);
+        status = wefti_copies_run(comm, (uint64_t *)memory + words, own,
+                                  WORDS * sizeof(*own));
     }
     if (status != WEFT_OK) {
         wefti_log(WEFTI_LOG_WARN, comm->rank,
@@ -91,8 +92,7 @@ weft_status wefti_staging_trial(weft_comm *comm)
                         .dtype = WEFT_DTYPE_U64};
     weft_status status = wefti_post_for(WEFTI_PURPOSE_CREATE, &op, comm);
     if (status == WEFT_OK && device) {
-        status = weft_device_copy(comm->device, found, device,
-                                  words * sizeof(*found), NULL);
+        status = wefti_copies_run(comm, found, device, words * sizeof(*found));
     }
     weft_device_free(comm->device, device);
     if (status == WEFT_OK) {

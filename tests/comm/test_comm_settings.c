@@ -121,10 +121,7 @@ static void test_flags_sum_flat_one_tree_over_all_hosts(void **state)
     unsetenv("WEFT_DOMAIN");
 }
 
-/*
- * What streams with a budget the spied device was asked for since the last
- * look; without one are those by which the host copies at once.
- */
+/* What streams of the spied device were asked for since the last look. */
 static struct {
     _Atomic int streams, budget, sms;
 } seen;
@@ -136,9 +133,9 @@ static weft_status spy_create(weft_device *device,
                               weft_stream **out)
 {
     weft_status status = wefti_device_cuda.stream_create(device, config, out);
-    atomic_fetch_add(&seen.streams, config->sm_budget != 0);
+    atomic_fetch_add(&seen.streams, 1);
     atomic_fetch_add(&seen.budget, config->sm_budget);
-    if (status == WEFT_OK && config->sm_budget != 0) {
+    if (status == WEFT_OK) {
         atomic_fetch_add(&seen.sms, wefti_device_cuda.stream_get_sms(*out));
     }
     return status;

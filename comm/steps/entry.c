@@ -406,7 +406,7 @@ bool wefti_oneshot_advance(weft_comm *comm, wefti_op *op)
         moved = true;
         __attribute__((fallthrough));
     case WEFTI_PHASE_READY:
-        if (!look_for_all(comm, op, &moved)) {
+        if (!look_for_all(comm, op, &moved) || !wefti_op_may_end(comm, op)) {
             return moved;
         }
         if (op->desc.count && !may_write(comm, op)) {

@@ -524,6 +524,15 @@ void wefti_op_finish_plain(weft_comm *comm, wefti_op *op)
     publish(comm, op->number);
 }
 
+bool wefti_op_may_end(weft_comm *comm, const wefti_op *op)
+{
+    if (comm->settled + 1 >= op->number) {
+        return true;
+    }
+    wefti_op_settle_before(comm, op->number);
+    return !wefti_fault_is_published(comm);
+}
+
 void wefti_op_settle_before(weft_comm *comm, uint64_t number)
 {
     for (uint64_t next = comm->settled + 1;

@@ -39,6 +39,11 @@ void wefti_op_finish_plain(weft_comm *comm, wefti_op *op);
  * finish_plain leaves what it has not seen of all. */
 void wefti_op_settle_before(weft_comm *comm, uint64_t number);
 
+/* Whether op, all of whose peers are here, may end well: those have entered
+ * what came before it, which is settled now; not where that has shown a
+ * mismatch. */
+bool wefti_op_may_end(weft_comm *comm, const wefti_op *op);
+
 /* Ends op for its poster; what peers still read keeps its staging buffer. */
 void wefti_op_finish(weft_comm *comm, wefti_op *op, weft_status status);
 

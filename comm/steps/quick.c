@@ -12,7 +12,8 @@
  *
  * A rank looks at the entry of a peer that it needs nothing of, as a root
  * does, only when it has entered the next operation: the peer is mostly about
- * to write that line, and would have to fetch it back.
+ * to write that line, and would have to fetch it back. At the latest it does
+ * so before that one ends.
  */
 #include "comm/steps/quick.h"
 
@@ -155,6 +156,9 @@ bool wefti_quick_look(weft_comm *comm, wefti_op *op)
             !is_here(comm, op, op->missing)) {
             return false;
         }
+    }
+    if (!wefti_op_may_end(comm, op)) {
+        return false;
     }
     if (op->desc.count) {
         (void)wefti_oneshot_produce(comm, op, op->desc.recv);

@@ -202,6 +202,46 @@ static void test_disagree_each_kind_both_sides_named(void **state)
     }
 }
 
+/* Both take themselves for the root of a small broadcast, and need nothing of
+ * each other. */
+static int broadcast_own(weft_comm *comm, void *context)
+{
+    float values[32] = {0};
+    const int rank = weft_comm_get_rank(comm);
+    weft_status status = WEFT_OK;
+    (void)context;
+    for (int i = 0; i < 3 && status == WEFT_OK; i++) {
+        status = weft_allreduce(values, values, 32, WEFT_DTYPE_F32,
+                                WEFT_REDOP_SUM, comm, NULL);
+    }
+    if (status == WEFT_OK) {
+        status = weft_broadcast(values, values, 32, WEFT_DTYPE_F32, rank, comm,
+                                NULL);
+    }
+    if (status == WEFT_OK) {
+        status = weft_allreduce(values, values, 32, WEFT_DTYPE_F32,
+                                WEFT_REDOP_SUM, comm, NULL);
+    }
+    const bool right = status == WEFT_ERR_MISMATCH &&
+                       strstr(weft_error_text(), "of 32 f32, root 0") &&
+                       strstr(weft_error_text(), "of 32 f32, root 1");
+    if (!right) {
+        fprintf(stderr, "rank %d: %s: %s\n", rank, weft_status_text(status),
+                weft_error_text());
+    }
+    return !right;
+}
+
+static void test_disagree_two_roots_named_by_the_next(void **state)
+{
+    (void)state;
+    const struct world world = {
+        .nranks = 2, .config = {.timeout_ms = 20000}, .call = broadcast_own};
+    for (int i = 0; i < 50; i++) {
+        assert_int_equal(world_run_threads(&world), 0);
+    }
+}
+
 /* One pair of an alltoallv: sender and receiver differ, either way, from and
  * to nothing. */
 struct pair_scene {
@@ -459,6 +499,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_disagree_each_kind_both_sides_named),
+        cmocka_unit_test(test_disagree_two_roots_named_by_the_next),
         cmocka_unit_test(test_disagree_one_pair_both_counts_named),
         cmocka_unit_test(test_disagree_one_common_count_both_sides_named),
         cmocka_unit_test(test_misuse_refused_by_name),

@@ -5,9 +5,9 @@
 Goal: training computes on a device by its stream as it does on the host.
 
 Method: a small model for a few steps, by one rank, by two that share the batch
-and by two with a part of the model each; on the host, and on the shadow device,
-which runs what is queued late and faults where the host touches its memory:
-losses and norms have the host's bits there. Windows of validation are odd in
+and by two with a part of the model each, from the start and from a checkpoint;
+on the host, and on the shadow device, which runs what is queued late and faults
+where the host touches its memory: losses and norms have the host's bits there. Windows of validation are odd in
 number: the last is less than a micro-batch. With LAUNCHER (scripts/with-fake-gpu
 and its options) on cuda by the fake driver instead, whose kernels round as they
 like.
@@ -54,13 +54,15 @@ class Devices(unittest.TestCase):
         self.assertEqual(got.returncode, 0, got.stderr)
         with open(steps) as file:
             lines = [json.loads(line) for line in file]
-        self.assertEqual(len(lines), 3)
+        self.assertEqual(lines[-1]["step"], 3)
         return [(line[name], name, line["step"]) for line in lines
                 for name in ("loss", "grad_norm", "val_loss")]
 
     def compare(self, nranks, *more):
-        host = self.train(nranks, "host", *more)
-        device = self.train(nranks, KIND, *more)
+        self.same(self.train(nranks, "host", *more),
+                  self.train(nranks, KIND, *more))
+
+    def same(self, host, device):
         if KIND == "shadow":
             self.assertEqual(host, device)
             return
@@ -78,6 +80,21 @@ class Devices(unittest.TestCase):
 
     def test_two_stages(self):
         self.compare(2, "--set", "parallel.pipeline_model_parallel_size=2")
+
+    def test_saves_and_goes_on(self):
+        """What a device has saved, it and the host go on from."""
+        saved = os.path.join(self.folder, "saved")
+        whole = self.train(2, KIND, "--set", "checkpoint.dir=" + saved,
+                           "--set", "checkpoint.every=2")
+        third = [fact for fact in whole if fact[2] == 3]
+        shutil.rmtree(os.path.join(saved, "step_00000003"), ignore_errors=True)
+        self.assertEqual([name for name in os.listdir(saved)
+                          if name.startswith("step_")], ["step_00000002"])
+        for kind in (KIND, "host"):
+            copy = os.path.join(self.folder, kind)
+            shutil.copytree(saved, copy)
+            again = self.train(2, kind, "--resume", copy)
+            self.same(third, [fact for fact in again if fact[2] == 3])
 
 
 if __name__ == "__main__":

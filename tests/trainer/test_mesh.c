@@ -251,12 +251,18 @@ static int connect_all(weft_comm *comm, void *context)
     int32_t rank = weft_comm_get_rank(comm);
     wefti_mesh_comms comms;
     int wrong = wefti_mesh_connect(&comms, mesh, comm, NULL, 2) != WEFT_OK;
-    static const wefti_mesh_group groups[] = {WEFTI_MESH_PP, WEFTI_MESH_PP,
-                                              WEFTI_MESH_REPLICA,
-                                              WEFTI_MESH_EXPERT_REPLICA};
+    static const wefti_mesh_group groups[] = {
+        WEFTI_MESH_PP,      WEFTI_MESH_PP,
+        WEFTI_MESH_REPLICA, WEFTI_MESH_EXPERT_REPLICA,
+        WEFTI_MESH_TP,      WEFTI_MESH_CP,
+        WEFTI_MESH_EP};
     for (int i = 0; i < WEFTI_MESH_LINKS && !wrong; i++) {
         int32_t all[16];
         wefti_mesh_seat seat = wefti_mesh_find(mesh, groups[i], rank);
+        if (!comms.comms[i]) {
+            wrong = i < WEFTI_MESH_TENSOR || seat.size > 1;
+            continue;
+        }
         wrong = weft_comm_get_nranks(comms.comms[i]) != seat.size ||
                 weft_comm_get_rank(comms.comms[i]) != seat.index ||
                 weft_allgather(&rank, all, 1, WEFT_DTYPE_I32, comms.comms[i],
@@ -266,9 +272,13 @@ static int connect_all(weft_comm *comm, void *context)
             wrong = its.number != seat.number || its.index != k;
         }
     }
-    wrong += (comms.comms[WEFTI_MESH_DATA] == comm) != (mesh->pp == 1);
+    wrong += (comms.comms[WEFTI_MESH_DATA] == comm) !=
+             (mesh->pp == 1 && mesh->tp == 1);
     wrong += wefti_mesh_class(WEFTI_MESH_LINE) != WEFT_CLASS_PP ||
-             wefti_mesh_class(WEFTI_MESH_DATA) != WEFT_CLASS_DP;
+             wefti_mesh_class(WEFTI_MESH_DATA) != WEFT_CLASS_DP ||
+             wefti_mesh_class(WEFTI_MESH_TENSOR) != WEFT_CLASS_TP ||
+             wefti_mesh_class(WEFTI_MESH_CONTEXT) != WEFT_CLASS_CP ||
+             wefti_mesh_class(WEFTI_MESH_EXPERTS) != WEFT_CLASS_EP;
     wefti_mesh_leave(&comms);
     return wrong;
 }
@@ -276,10 +286,12 @@ static int connect_all(weft_comm *comm, void *context)
 static void test_mesh_communicators_are_the_groups(void **state)
 {
     (void)state;
-    wefti_mesh meshes[] = {{1, 1, 1, 1, 4, false}, {1, 1, 2, 1, 4, false},
-                           {1, 1, 2, 2, 2, true},  {1, 1, 1, 2, 2, false},
-                           {1, 1, 1, 4, 1, false}, {1, 1, 1, 2, 2, true},
-                           {1, 1, 1, 4, 1, true}};
+    wefti_mesh meshes[] = {
+        {1, 1, 1, 1, 4, false}, {1, 1, 2, 1, 4, false}, {1, 1, 2, 2, 2, true},
+        {1, 1, 1, 2, 2, false}, {1, 1, 1, 4, 1, false}, {1, 1, 1, 2, 2, true},
+        {1, 1, 1, 4, 1, true},  {2, 1, 1, 1, 2, false}, {2, 1, 2, 2, 1, false},
+        {1, 2, 4, 1, 2, false}, {2, 2, 2, 1, 1, false}, {1, 2, 2, 2, 1, true},
+        {4, 1, 1, 1, 1, false}};
     for (size_t i = 0; i < sizeof(meshes) / sizeof(*meshes); i++) {
         const struct world world = {
             .nranks = 4, .call = connect_all, .context = &meshes[i]};

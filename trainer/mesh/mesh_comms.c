@@ -16,7 +16,10 @@ static const struct link {
     [WEFTI_MESH_CHAIN] = {WEFTI_MESH_PP, WEFT_CLASS_PP, "chain"},
     [WEFTI_MESH_DATA] = {WEFTI_MESH_REPLICA, WEFT_CLASS_DP, "data"},
     [WEFTI_MESH_EXPERT_DATA] = {WEFTI_MESH_EXPERT_REPLICA, WEFT_CLASS_DP,
-                                "experts"}};
+                                "experts"},
+    [WEFTI_MESH_TENSOR] = {WEFTI_MESH_TP, WEFT_CLASS_TP, "tensor"},
+    [WEFTI_MESH_CONTEXT] = {WEFTI_MESH_CP, WEFT_CLASS_CP, "context"},
+    [WEFTI_MESH_EXPERTS] = {WEFTI_MESH_EP, WEFT_CLASS_EP, "all experts"}};
 
 weft_class wefti_mesh_class(wefti_mesh_link link)
 {
@@ -33,9 +36,9 @@ static void name_group(const wefti_mesh *mesh, wefti_mesh_link link, int number,
                  mesh->pp - 1 - number);
     } else if (link == WEFTI_MESH_DATA) {
         snprintf(text, 32, "%s of pipeline rank %d", noun, number);
-    } else if (link == WEFTI_MESH_EXPERT_DATA) {
+    } else if (link >= WEFTI_MESH_EXPERT_DATA) {
         snprintf(text, 32, "%s %d", noun, number);
-    } else if (mesh->dp > 1) {
+    } else if (mesh->dp * mesh->cp * mesh->tp > 1) {
         snprintf(text, 32, "%s of copy %d", noun, number);
     } else {
         snprintf(text, 32, "%s", noun);
@@ -74,19 +77,38 @@ static weft_status connect_one(wefti_mesh_comms *comms, wefti_mesh_link link)
                : status;
 }
 
+/* Whether the mesh, and a model of so many groups of parameters, has it. */
+static bool is_needed(const wefti_mesh *mesh, size_t groups,
+                      wefti_mesh_link link)
+{
+    switch (link) {
+    case WEFTI_MESH_EXPERT_DATA:
+        return groups > 1;
+    case WEFTI_MESH_TENSOR:
+        return mesh->tp > 1;
+    case WEFTI_MESH_CONTEXT:
+        return mesh->cp > 1;
+    case WEFTI_MESH_EXPERTS:
+        return mesh->ep > 1;
+    default:
+        return true;
+    }
+}
+
 weft_status wefti_mesh_connect(wefti_mesh_comms *comms, const wefti_mesh *mesh,
                                weft_comm *job, weft_ledger *ledger,
                                size_t groups)
 {
-    const int links_end = WEFTI_MESH_DATA + (int)groups;
     *comms = (wefti_mesh_comms){
         .mesh = *mesh,
         .at = wefti_mesh_locate(mesh, weft_comm_get_rank(job)),
         .job = job,
         .ledger = ledger};
     weft_status status = WEFT_OK;
-    for (int i = 0; i < links_end && status == WEFT_OK; i++) {
-        status = connect_one(comms, (wefti_mesh_link)i);
+    for (int i = 0; i < WEFTI_MESH_LINKS && status == WEFT_OK; i++) {
+        if (is_needed(mesh, groups, (wefti_mesh_link)i)) {
+            status = connect_one(comms, (wefti_mesh_link)i);
+        }
     }
     return status;
 }

@@ -15,6 +15,11 @@
  *             ranks, on the job's own communicator.
  *   EXPERT_DATA   the ranks with the same experts; their own even where those
  *             of DATA are the same, as the two are reduced beside each other
+ *   TENSOR    the ranks that have cut the same matrices
+ *   CONTEXT   those that have cut the same sequences
+ *   EXPERTS   those that have all experts together; their own even where those
+ *             of another axis are the same. These three are there where their
+ *             axis has more than one rank.
  */
 #ifndef TRAINER_MESH_MESH_COMMS_H
 #define TRAINER_MESH_MESH_COMMS_H
@@ -28,6 +33,9 @@ typedef enum wefti_mesh_link {
     WEFTI_MESH_CHAIN,
     WEFTI_MESH_DATA,
     WEFTI_MESH_EXPERT_DATA, /* follows: by group of parameters */
+    WEFTI_MESH_TENSOR,
+    WEFTI_MESH_CONTEXT,
+    WEFTI_MESH_EXPERTS,
     WEFTI_MESH_LINKS
 } wefti_mesh_link;
 

@@ -82,6 +82,15 @@ bool wefti_perf_op_is_moe(const wefti_perf_op *op)
            op->kind == WEFTI_PERF_MOE_COMBINE;
 }
 
+bool wefti_perf_op_has_inplace(const wefti_perf_op *op)
+{
+    return op->kind != WEFTI_PERF_SENDRECV && op->kind != WEFTI_PERF_BARRIER &&
+           op->kind != WEFTI_PERF_ALLTOALL &&
+           op->kind != WEFTI_PERF_ALLTOALLV &&
+           op->kind != WEFTI_PERF_SENDRECV_LIST && !wefti_perf_op_rings(op) &&
+           !wefti_perf_op_puts(op) && !wefti_perf_op_is_moe(op);
+}
+
 const wefti_perf_op *wefti_perf_op_get(const char *name)
 {
     for (const wefti_perf_op *op = wefti_perf_ops; op->name; op++) {

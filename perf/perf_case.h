@@ -72,6 +72,9 @@ bool wefti_perf_op_puts(const wefti_perf_op *op);
 bool wefti_perf_op_rings(const wefti_perf_op *op);
 bool wefti_perf_op_is_moe(const wefti_perf_op *op);
 
+/* Whether send and receive may lie in one buffer. */
+bool wefti_perf_op_has_inplace(const wefti_perf_op *op);
+
 /* The names of all, separated by spaces. */
 void wefti_perf_op_list(char *text_out, size_t text_bytes);
 

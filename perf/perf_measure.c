@@ -41,6 +41,26 @@ weft_status wefti_perf_measure_call(wefti_perf_rank *self,
     return status;
 }
 
+/* Each call's time, of what its ranks had. */
+static weft_status agree_times(wefti_perf_rank *self, int64_t *times_ns,
+                               int count)
+{
+    static const weft_redop redops[WEFTI_PERF_AVERAGES] = {
+        [WEFTI_PERF_OF_ALL] = WEFT_REDOP_SUM,
+        [WEFTI_PERF_LEAST] = WEFT_REDOP_MIN,
+        [WEFTI_PERF_MOST] = WEFT_REDOP_MAX};
+    const wefti_perf_average average = self->options->average;
+    if (average == WEFTI_PERF_OF_RANK_0) {
+        return WEFT_OK; /* who prints has them */
+    }
+    weft_status status =
+        wefti_perf_rank_agree(self, times_ns, (size_t)count, redops[average]);
+    for (int i = 0; i < count && average == WEFTI_PERF_OF_ALL; i++) {
+        times_ns[i] /= self->nranks;
+    }
+    return status;
+}
+
 static weft_status time_calls(wefti_perf_rank *self, wefti_perf_pool *pool,
                               int warmup, int iterations, int64_t *times_ns)
 {
@@ -55,8 +75,7 @@ static weft_status time_calls(wefti_perf_rank *self, wefti_perf_pool *pool,
             times_ns[i - warmup] = time_ns;
         }
     }
-    return wefti_perf_rank_agree(self, times_ns, (size_t)iterations,
-                                 WEFT_REDOP_MAX);
+    return agree_times(self, times_ns, iterations);
 }
 
 /* What the last timed calls have left in the pool; the times are taken. */

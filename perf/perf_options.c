@@ -4,6 +4,8 @@
  */
 #include "perf/perf_options.h"
 
+#include "perf/perf_sizes.h"
+
 #include "base/check.h"
 #include "base/error.h"
 #include "base/plain_number.h"
@@ -38,14 +40,16 @@ enum {
     HOPS,
     MATRIX,
     FP8,
+    TABLE,
     VERSION
 };
 
-static const char short_flags[] = ":b:e:f:n:w:d:o:r:c:z:J:h";
+static const char short_flags[] = ":b:e:i:f:n:w:d:o:r:c:z:J:t:g:N:T:G:R:a:h";
 
 static const struct option long_flags[] = {
     {"minbytes", required_argument, NULL, 'b'},
     {"maxbytes", required_argument, NULL, 'e'},
+    {"stepbytes", required_argument, NULL, 'i'},
     {"stepfactor", required_argument, NULL, 'f'},
     {"iters", required_argument, NULL, 'n'},
     {"warmup_iters", required_argument, NULL, 'w'},
@@ -55,6 +59,15 @@ static const struct option long_flags[] = {
     {"check", required_argument, NULL, 'c'},
     {"blocking", required_argument, NULL, 'z'},
     {"json", required_argument, NULL, 'J'},
+    {"output_file", required_argument, NULL, 'J'},
+    {"nthreads", required_argument, NULL, 't'},
+    {"ngpus", required_argument, NULL, 'g'},
+    {"run_cycles", required_argument, NULL, 'N'},
+    {"timeout", required_argument, NULL, 'T'},
+    {"cudagraph", required_argument, NULL, 'G'},
+    {"local_register", required_argument, NULL, 'R'},
+    {"average", required_argument, NULL, 'a'},
+    {"nccl-tests", no_argument, NULL, TABLE},
     {"inplace", no_argument, NULL, INPLACE},
     {"device", required_argument, NULL, DEVICE},
     {"memory", required_argument, NULL, MEMORY},
@@ -78,92 +91,6 @@ static const struct option long_flags[] = {
     {"help", no_argument, NULL, 'h'},
     {"version", no_argument, NULL, VERSION},
     {0}};
-
-/* Bytes with an optional K, M or G, up to 1 TiB. */
-static weft_status read_bytes(const char *flag, const char *text,
-                              size_t *bytes_out)
-{
-    const unsigned long long most = 1ull << 40;
-    const char *suffixes = "KkMmGg";
-    char *end;
-    errno = 0;
-    unsigned long long value = strtoull(text, &end, 10);
-    const char *suffix = *end ? strchr(suffixes, *end) : NULL;
-    int shift = suffix ? 10 * ((int)(suffix - suffixes) / 2 + 1) : 0;
-    bool clean = text[0] >= '0' && text[0] <= '9' && !errno &&
-                 (!*end || (suffix && !end[1]));
-    if (!clean || value > most >> shift) {
-        return wefti_error(WEFT_ERR_INVALID,
-                           "%s %s: allowed is a size such as 8, 64K, 16M, 1G",
-                           flag, text);
-    }
-    *bytes_out = (size_t)value << shift;
-    return WEFT_OK;
-}
-
-enum { SIZES_MOST = 64, SIZE_CHARS = 32 };
-
-static weft_status add_size(wefti_perf_options *options, size_t bytes)
-{
-    if (!options->sizes) {
-        options->sizes = calloc(SIZES_MOST, sizeof(*options->sizes));
-    }
-    if (!options->sizes) {
-        return wefti_error(WEFT_ERR_NO_MEMORY, "the list of sizes");
-    }
-    if (options->size_count == SIZES_MOST) {
-        return wefti_error(WEFT_ERR_INVALID, "allowed is up to %d sizes",
-                           SIZES_MOST);
-    }
-    options->sizes[options->size_count++] = bytes;
-    return WEFT_OK;
-}
-
-static weft_status read_sizes(const char *list, wefti_perf_options *options)
-{
-    options->size_count = 0;
-    for (const char *at = list; at; at = strchr(at, ',')) {
-        at += *at == ',';
-        char text[SIZE_CHARS];
-        size_t chars = strcspn(at, ","), bytes = 0;
-        /* One too long for text is no size, cut or not. */
-        int length = snprintf(text, sizeof(text), "%.*s", (int)chars, at);
-        weft_status status =
-            length < SIZE_CHARS
-                ? read_bytes("--sizes", text, &bytes)
-                : wefti_error(WEFT_ERR_INVALID,
-                              "--sizes %.*s: allowed is a size such as 8, 64K, "
-                              "16M, 1G",
-                              (int)chars, at);
-        if (status == WEFT_OK) {
-            status = add_size(options, bytes);
-        }
-        if (status != WEFT_OK) {
-            return status;
-        }
-    }
-    return WEFT_OK;
-}
-
-/* From -b to -e by -f, after 0 from 1, unless --sizes has listed them. */
-static weft_status make_sizes(wefti_perf_options *options)
-{
-    if (options->op->kind == WEFTI_PERF_BARRIER || options->moe.tokens ||
-        options->moe.matrix_path) {
-        options->size_count = 0;
-        return add_size(options, 0);
-    }
-    size_t bytes = options->min_bytes;
-    weft_status status = WEFT_OK;
-    bool more = options->size_count == 0;
-    while (more && status == WEFT_OK) {
-        status = add_size(options, bytes);
-        more = bytes > 0 ? bytes <= options->max_bytes / options->factor
-                         : options->max_bytes > 0;
-        bytes = bytes > 0 ? bytes * options->factor : 1;
-    }
-    return status;
-}
 
 /* nccl-tests' names, where they differ from weft's. */
 typedef struct other_name {
@@ -225,6 +152,59 @@ static weft_status read_memory(const char *text, const char **memory_out)
                        "--memory %s: allowed is host, cuda or shadow", text);
 }
 
+static weft_status read_step(const char *text, size_t *bytes_out)
+{
+    weft_status status = wefti_perf_size_read("-i", text, bytes_out);
+    return status != WEFT_OK || *bytes_out > 0
+               ? status
+               : wefti_error(WEFT_ERR_INVALID,
+                             "-i %s: allowed is a size from 1 on", text);
+}
+
+/* One of a process; weft has another word for more. */
+static weft_status refuse_more(const char *flag, const char *text,
+                               const char *instead)
+{
+    return strcmp(text, "1") == 0
+               ? WEFT_OK
+               : wefti_error(WEFT_ERR_INVALID, "%s %s: allowed is 1; %s", flag,
+                             text, instead);
+}
+
+/* Flags of nccl-tests that say what others of weft's say, or of the run. */
+static weft_status read_foreign(int flag, const char *value,
+                                wefti_perf_options *options)
+{
+    int number = 0;
+    weft_status status;
+    switch (flag) {
+    case 't':
+        return refuse_more("-t", value,
+                           "WEFT_RANKS_PER_PROCESS has ranks as threads");
+    case 'g':
+        return refuse_more("-g", value,
+                           "each rank has a device: more ranks have more");
+    case 'N':
+        return wefti_plain_flag("-N", value, 0, INT_MAX, &options->cycles);
+    case 'T':
+        return wefti_plain_flag("-T", value, 0, INT_MAX / 1000,
+                                &options->timeout_s);
+    case 'G':
+        status = wefti_plain_flag("-G", value, 0, 1, &number);
+        options->graph |= number == 1;
+        return status;
+    case 'R':
+        status = wefti_plain_flag("-R", value, 0, 1, &number);
+        options->registered |= number == 1;
+        return status;
+    default:
+        status =
+            wefti_plain_flag("-a", value, 0, WEFTI_PERF_AVERAGES - 1, &number);
+        options->average = (wefti_perf_average)number;
+        return status;
+    }
+}
+
 static weft_status read_flag(int flag, const char *value,
                              wefti_perf_options *options)
 {
@@ -232,9 +212,11 @@ static weft_status read_flag(int flag, const char *value,
     int number = 0;
     switch (flag) {
     case 'b':
-        return read_bytes("-b", value, &options->min_bytes);
+        return wefti_perf_size_read("-b", value, &options->min_bytes);
     case 'e':
-        return read_bytes("-e", value, &options->max_bytes);
+        return wefti_perf_size_read("-e", value, &options->max_bytes);
+    case 'i':
+        return read_step(value, &options->step_bytes);
     case 'f':
         status = wefti_plain_flag("-f", value, 2, 1 << 20, &number);
         options->factor = (size_t)number;
@@ -260,11 +242,19 @@ static weft_status read_flag(int flag, const char *value,
     case 'J':
         options->json_path = value;
         return WEFT_OK;
+    case 't':
+    case 'g':
+    case 'N':
+    case 'T':
+    case 'G':
+    case 'R':
+    case 'a':
+        return read_foreign(flag, value, options);
     case DEVICE:
         return wefti_plain_flag("--device", value, 0, INT_MAX,
                                 &options->device);
     case SIZES:
-        return read_sizes(value, options);
+        return wefti_perf_sizes_list(value, options);
     case MEMORY:
         return read_memory(value, &options->memory);
     case ALGO:
@@ -298,6 +288,7 @@ static weft_status read_flag(int flag, const char *value,
         options->graph |= flag == GRAPH;
         options->regret |= flag == REGRET;
         options->samples |= flag == SAMPLES;
+        options->table |= flag == TABLE;
         options->version |= flag == VERSION;
         options->help |= flag == 'h';
         return WEFT_OK;
@@ -431,6 +422,17 @@ static weft_status check_together(wefti_perf_options *options)
     if (status != WEFT_OK) {
         return status;
     }
+    if ((options->table || options->average != WEFTI_PERF_MOST) &&
+        (options->overlap || options->regret)) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "--nccl-tests, -a: allowed is without --overlap "
+                           "and --regret");
+    }
+    if (options->table && options->inplace) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "--nccl-tests: its table has both forms; allowed is "
+                           "without --inplace");
+    }
     if (options->min_bytes > options->max_bytes) {
         return wefti_error(WEFT_ERR_INVALID,
                            "-b %zu -e %zu: the least size is above the most",
@@ -439,10 +441,7 @@ static weft_status check_together(wefti_perf_options *options)
     wefti_perf_kind kind = options->op->kind;
     bool puts = wefti_perf_op_puts(options->op);
     bool rings = wefti_perf_op_rings(options->op);
-    if (options->inplace &&
-        (kind == WEFTI_PERF_SENDRECV || kind == WEFTI_PERF_BARRIER ||
-         kind == WEFTI_PERF_ALLTOALL || kind == WEFTI_PERF_ALLTOALLV ||
-         kind == WEFTI_PERF_SENDRECV_LIST || rings || puts)) {
+    if (options->inplace && !wefti_perf_op_has_inplace(options->op)) {
         return wefti_error(WEFT_ERR_INVALID,
                            "--inplace: %s has no form in place",
                            options->op->name);
@@ -533,6 +532,8 @@ weft_status wefti_perf_options_read(int argc, char **argv,
                                         .dtypes = 1u << WEFT_DTYPE_F32,
                                         .redops = 1u << WEFT_REDOP_SUM,
                                         .checks = 1,
+                                        .cycles = 1,
+                                        .average = WEFTI_PERF_MOST,
                                         .blocking = true,
                                         .memory = "host",
                                         .device = -1};
@@ -546,7 +547,7 @@ weft_status wefti_perf_options_read(int argc, char **argv,
             status = read_algorithms(options_out);
         }
         if (status == WEFT_OK) {
-            status = make_sizes(options_out);
+            status = wefti_perf_sizes_make(options_out);
         }
     }
     if (status != WEFT_OK) {

@@ -20,16 +20,30 @@ typedef struct wefti_perf_moe_options {
     const char *matrix_path;
 } wefti_perf_moe_options;
 
+/* What of the ranks' times of a call is its time; nccl-tests' numbers. */
+typedef enum wefti_perf_average {
+    WEFTI_PERF_OF_RANK_0,
+    WEFTI_PERF_OF_ALL, /* their mean */
+    WEFTI_PERF_LEAST,
+    WEFTI_PERF_MOST,
+    WEFTI_PERF_AVERAGES
+} wefti_perf_average;
+
 typedef struct wefti_perf_options {
     const wefti_perf_op *op;
     size_t *sizes; /* [size_count], bytes as asked for */
     size_t size_count;
     size_t min_bytes, max_bytes, factor; /* what sizes were made from */
+    size_t step_bytes;                   /* 0: by factor */
     int iterations;                      /* 0: by size */
     int warmup;                          /* -1: by iterations */
     uint32_t dtypes, redops; /* bit sets; without a reduction: SUM */
     int root;
     int checks;
+    int cycles;    /* over all sizes; 0: without end */
+    int timeout_s; /* 0: WEFT_TIMEOUT_MS */
+    wefti_perf_average average;
+    bool table; /* as nccl-tests prints it */
     bool blocking;
     bool inplace;
     bool overlap;

@@ -85,6 +85,7 @@ static weft_status start(wefti_perf_rank *self, const weft_unique_id *id)
                                .id = id,
                                .rank = self->rank,
                                .nranks = self->nranks,
+                               .timeout_ms = (int64_t)options->timeout_s * 1000,
                                .device = self->device};
     status = weft_comm_create(&config, &self->comm);
     if (status != WEFT_OK) {
@@ -118,6 +119,7 @@ weft_status wefti_perf_rank_init(wefti_perf_rank *self,
 {
     memset(self, 0, sizeof(*self));
     self->options = options;
+    self->inplace = options->inplace;
     self->rank = rank;
     self->nranks = nranks;
     if (options->op->rooted && options->root >= nranks) {
@@ -179,7 +181,7 @@ wefti_perf_case wefti_perf_rank_case(const wefti_perf_rank *self, size_t bytes)
         .rank = self->rank,
         .nranks = self->nranks,
         .hosts = wefti_comm_sum_hosts(self->comm, self->dtype, self->redop),
-        .inplace = options->inplace,
+        .inplace = self->inplace,
         .registered = options->registered};
     wefti_tile_make_scale(subject.scale, self->dtype, self->rank);
     wefti_perf_case_size(&subject, bytes);

@@ -15,6 +15,7 @@ typedef struct wefti_perf_rank {
     int rank, nranks;
     weft_dtype dtype; /* of those asked for, the one at work */
     weft_redop redop;
+    bool inplace; /* the form at work */
     weft_device *device;
     weft_comm *comm;
     weft_stream *stream;   /* operations with -z 0, and gated ones */

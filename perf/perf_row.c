@@ -7,11 +7,15 @@
 #include <math.h>
 #include <stdio.h>
 
+double wefti_perf_row_rate(const wefti_perf_row *row, double us)
+{
+    return row->subject.bytes > 0 ? (double)row->subject.bytes / (us * 1e3)
+                                  : (double)NAN;
+}
+
 static double algbw_GBps(const wefti_perf_row *row)
 {
-    return row->subject.bytes > 0
-               ? (double)row->subject.bytes / (row->time.median_us * 1e3)
-               : (double)NAN;
+    return wefti_perf_row_rate(row, row->time.median_us);
 }
 
 static double busbw_GBps(const wefti_perf_row *row)
@@ -155,6 +159,7 @@ static void write_time(const wefti_sample *time, wefti_json *json)
     wefti_json_real(json, "p90", time->p90_us);
     wefti_json_real(json, "min", time->min_us);
     wefti_json_real(json, "max", time->max_us);
+    wefti_json_real(json, "mean", time->mean_us);
     wefti_json_object_close(json);
 }
 

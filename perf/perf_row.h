@@ -60,6 +60,9 @@ typedef struct wefti_perf_row {
     const wefti_perf_regret *regret; /* NULL: without --regret */
 } wefti_perf_row;
 
+/* Bytes of the point by such a time of a call, in GB/s; NAN: no bytes. */
+double wefti_perf_row_rate(const wefti_perf_row *row, double us);
+
 void wefti_perf_row_print_head(const wefti_perf_options *options);
 void wefti_perf_row_print(const wefti_perf_row *row);
 void wefti_perf_row_write(const wefti_perf_row *row, wefti_json *json);

@@ -25,12 +25,17 @@ static double quantile_us(const int64_t *times_ns, size_t count, double share)
 
 wefti_sample wefti_sample_get(int64_t *times_ns, size_t count)
 {
+    double sum_ns = 0;
     qsort(times_ns, count, sizeof(*times_ns), by_value);
+    for (size_t i = 0; i < count; i++) {
+        sum_ns += (double)times_ns[i];
+    }
     return (wefti_sample){.median_us = quantile_us(times_ns, count, 0.5),
                           .p10_us = quantile_us(times_ns, count, 0.1),
                           .p90_us = quantile_us(times_ns, count, 0.9),
                           .min_us = quantile_us(times_ns, count, 0.0),
-                          .max_us = quantile_us(times_ns, count, 1.0)};
+                          .max_us = quantile_us(times_ns, count, 1.0),
+                          .mean_us = sum_ns / (double)count / 1e3};
 }
 
 int wefti_sample_iterations(size_t bytes)

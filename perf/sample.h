@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 typedef struct wefti_sample {
-    double median_us, p10_us, p90_us, min_us, max_us;
+    double median_us, p10_us, p90_us, min_us, max_us, mean_us;
 } wefti_sample;
 
 /* Sorts times_ns; count at least 1. Between two values it interpolates. */

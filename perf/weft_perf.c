@@ -14,6 +14,7 @@
 #include "perf/perf_hiding.h"
 #include "perf/perf_measure.h"
 #include "perf/perf_regret.h"
+#include "perf/perf_table.h"
 #include "weft/version.h"
 
 #include <errno.h>
@@ -50,6 +51,7 @@ typedef struct output {
     wefti_json json;
     int points, cheap_points; /* of --regret; those that cost little */
     double most_regret;
+    wefti_perf_table table; /* of --nccl-tests */
 } output;
 
 /* What the choice may cost more than the best and still be called cheap. */
@@ -78,7 +80,9 @@ static weft_status open_output(output *out, const job *world,
         }
     }
     const char *barrier = self->line ? "shared memory" : "weft";
-    if (out->text) {
+    if (out->text && options->table) {
+        wefti_perf_table_head(options, world->nranks);
+    } else if (out->text) {
         printf(
             "# %s%s, %d rank%s, memory %s, started together by %s; time of a "
             "call = slowest rank; GB = 1e9 bytes\n",
@@ -145,7 +149,23 @@ static weft_status close_output(output *out)
     return written == WEFT_OK ? status : written;
 }
 
-static void put_row(output *out, const wefti_perf_row *row)
+static void print_row(output *out, const wefti_perf_rank *self,
+                      const wefti_perf_row *row)
+{
+    if (!self->options->table) {
+        wefti_perf_row_print(row);
+    } else if (self->inplace) {
+        wefti_perf_table_end(&out->table, row);
+    } else {
+        wefti_perf_table_begin(&out->table, row);
+        if (!wefti_perf_op_has_inplace(row->subject.op)) {
+            wefti_perf_table_end(&out->table, NULL);
+        }
+    }
+}
+
+static void put_row(output *out, const wefti_perf_rank *self,
+                    const wefti_perf_row *row)
 {
     if (row->regret) {
         double regret = wefti_perf_regret_get(row->regret);
@@ -155,7 +175,7 @@ static void put_row(output *out, const wefti_perf_row *row)
             regret > out->most_regret ? regret : out->most_regret;
     }
     if (out->text) {
-        wefti_perf_row_print(row);
+        print_row(out, self, row);
         if (fflush(stdout) != 0 && !out->lost_errno) {
             out->lost_errno = errno;
         }
@@ -185,7 +205,7 @@ static weft_status run_size(wefti_perf_rank *self, size_t bytes, output *out,
     if (status == WEFT_OK) {
         *wrong_out += row.wrong;
         if (out) {
-            put_row(out, &row);
+            put_row(out, self, &row);
         }
     }
     free(samples_ns);
@@ -196,9 +216,15 @@ static weft_status run_sizes(wefti_perf_rank *self, output *out,
                              int64_t *wrong_out)
 {
     const wefti_perf_options *options = self->options;
+    const bool both = options->table && wefti_perf_op_has_inplace(options->op);
     weft_status status = WEFT_OK;
     for (size_t i = 0; i < options->size_count && status == WEFT_OK; i++) {
         status = run_size(self, options->sizes[i], out, wrong_out);
+        if (both && status == WEFT_OK) {
+            self->inplace = true;
+            status = run_size(self, options->sizes[i], out, wrong_out);
+            self->inplace = false;
+        }
     }
     return status;
 }
@@ -221,18 +247,32 @@ static weft_status run_pairs(wefti_perf_rank *self, output *out,
     return status;
 }
 
+static weft_status run_cycles(wefti_perf_rank *self, output *out,
+                              int64_t *wrong_out)
+{
+    const int cycles = self->options->cycles;
+    weft_status status = WEFT_OK;
+    for (int i = 0; status == WEFT_OK && (cycles == 0 || i < cycles); i++) {
+        status = run_pairs(self, out, wrong_out);
+    }
+    return status;
+}
+
 static weft_status run_output(const job *world, wefti_perf_rank *self,
                               int64_t *wrong_out)
 {
     if (self->rank != 0) {
-        return run_pairs(self, NULL, wrong_out);
+        return run_cycles(self, NULL, wrong_out);
     }
     output out;
     weft_status status = open_output(&out, world, self);
     if (status != WEFT_OK) {
         return status;
     }
-    status = run_pairs(self, &out, wrong_out);
+    status = run_cycles(self, &out, wrong_out);
+    if (status == WEFT_OK && out.text && self->options->table) {
+        wefti_perf_table_sum(&out.table);
+    }
     weft_status closed = close_output(&out);
     return status != WEFT_OK ? status : closed;
 }

@@ -49,6 +49,8 @@ static void test_read_sizes_step_by_factor(void **state)
                 {"all_reduce -e 4", 1, 4, 4},
                 {"all_reduce --sizes 8,64K,5", 3, 8, 5},
                 {"all_reduce -b 0 -e 64", 4, 0, 64},
+                {"all_reduce -b 8 -e 40 -i 16", 3, 8, 40},
+                {"all_reduce -b 0 -e 1K --stepbytes 256", 5, 0, 1024},
                 {"all_reduce -b 0 -e 0", 1, 0, 0},
                 {"barrier -b 8 -e 64", 1, 0, 0}};
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
@@ -80,6 +82,26 @@ static void test_read_all_flags_are_kept(void **state)
     assert_true(options.inplace && options.samples && !options.overlap);
     assert_string_equal(options.json_path, "-");
     assert_string_equal(options.memory, "shadow");
+    wefti_perf_options_fini(&options);
+}
+
+static void test_read_flags_of_nccl_tests_are_kept(void **state)
+{
+    (void)state;
+    wefti_perf_options options;
+    assert_int_equal(read("all_reduce -t 1 -g 1 -N 0 -T 20 -a 1 -R 1 -G 0 "
+                          "--nccl-tests --output_file x",
+                          &options),
+                     WEFT_OK);
+    assert_int_equal(options.cycles, 0);
+    assert_int_equal(options.timeout_s, 20);
+    assert_int_equal(options.average, WEFTI_PERF_OF_ALL);
+    assert_true(options.registered && options.table && !options.graph);
+    assert_string_equal(options.json_path, "x");
+    wefti_perf_options_fini(&options);
+    assert_int_equal(read("all_reduce -G 1 --memory cuda", &options), WEFT_OK);
+    assert_true(options.graph && options.cycles == 1);
+    assert_int_equal(options.average, WEFTI_PERF_MOST);
     wefti_perf_options_fini(&options);
 }
 
@@ -138,6 +160,15 @@ static void test_read_bad_lines_are_refused_by_name(void **state)
                 {"all_reduce -b 16 -e 8", "-b 16"},
                 {"all_reduce -f 1", "-f 1"},
                 {"all_reduce -n 0", "-n 0"},
+                {"all_reduce -i 0", "-i 0"},
+                {"all_reduce -t 2", "-t 2: allowed is 1; WEFT_RANKS_PER"},
+                {"all_reduce -g 8", "-g 8: allowed is 1"},
+                {"all_reduce -a 4", "-a 4: allowed is a whole number from 0"},
+                {"all_reduce -R 2", "-R 2"},
+                {"all_reduce -N -1", "-N -1"},
+                {"all_reduce -a 1 --regret", "without --overlap and --regret"},
+                {"all_reduce --nccl-tests --inplace", "both forms"},
+                {"put --nccl-tests --overlap", "--nccl-tests"},
                 {"all_reduce -n +3", "-n +3: allowed is a whole number"},
                 {"all_reduce -n 3.5", "-n 3.5"},
                 {"all_reduce -d f15", "-d f15: allowed is i8 u8"},
@@ -276,6 +307,7 @@ int main(void)
         cmocka_unit_test(test_read_sizes_step_by_factor),
         cmocka_unit_test(test_read_size_with_a_blank_is_refused),
         cmocka_unit_test(test_read_all_flags_are_kept),
+        cmocka_unit_test(test_read_flags_of_nccl_tests_are_kept),
         cmocka_unit_test(test_read_types_and_reductions_by_any_name),
         cmocka_unit_test(test_read_bad_lines_are_refused_by_name),
         cmocka_unit_test(test_case_sizes_are_those_of_nccl_tests),

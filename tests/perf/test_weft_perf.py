@@ -232,6 +232,49 @@ class WeftPerf(unittest.TestCase):
                         "-c", "0"], threads=2)
         self.assertIsNone(row["wrong"])
 
+    def test_table_of_nccl_tests_has_its_columns(self):
+        done = run([PERF, "all_reduce", "--nccl-tests", "-b", "8", "-e", "40",
+                    "-i", "16", "-n", "3", "-d", "all", "-o", "min", "-N", "2",
+                    "-a", "1"], threads=2)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        lines = done.stdout.splitlines()
+        rows = [line.split() for line in lines if not line.startswith("#")]
+        types = ["int8", "uint8", "int32", "uint32", "int64", "uint64", "half",
+                 "bfloat16", "float", "double", "f8e4m3", "f8e5m2"]
+        self.assertEqual(len(rows), 3 * len(types) * 2)
+        self.assertEqual({row[2] for row in rows}, set(types))
+        for row in rows:
+            size, count, _, redop, root, *forms = row
+            self.assertEqual((redop, root), ("min", "-1"))
+            self.assertEqual(int(size) % int(count), 0)
+            self.assertEqual(len(forms), 8)
+            for time, algbw, busbw, wrong in (forms[:4], forms[4:]):
+                self.assertGreater(float(time), 0)
+                self.assertEqual(wrong, "0")
+                self.assertEqual(algbw, busbw)  # 2 ranks: factor 1
+        self.assertEqual(lines[-2], "# Out of bounds values : 0 OK")
+        self.assertRegex(lines[-1], r"^# Avg bus bandwidth    : [0-9.e+-]+$")
+
+    def test_table_of_nccl_tests_has_one_form_where_there_is_one(self):
+        path = os.path.join(tempfile.mkdtemp(), "rows.json")
+        done = run([PERF, "alltoall", "--nccl-tests", "-b", "64", "-e", "64",
+                    "-n", "2", "-J", path], threads=2)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        row, = [line.split() for line in done.stdout.splitlines()
+                if not line.startswith("#")]
+        self.assertEqual(row[:5], ["64", "8", "float", "none", "-1"])
+        self.assertEqual(row[9:], ["N/A"] * 4)
+        with open(path, encoding="utf-8") as file:
+            one, = json.load(file)["rows"]
+        self.assertFalse(one["inplace"])
+        time = one["time_us"]
+        self.assertLessEqual(time["min"], time["mean"])
+        self.assertLessEqual(time["mean"], time["max"])
+        done = run([PERF, "broadcast", "--nccl-tests", "-b", "64", "-e", "64",
+                    "-r", "1", "-n", "2", "-J", "-"], threads=2)
+        rows = json.loads(done.stdout)["rows"]
+        self.assertEqual([row["inplace"] for row in rows], [False, True])
+
     def test_rate_limit_is_said(self):
         done = run([PERF, "all_reduce", "-b", "8", "-e", "8", "-n", "2"],
                    threads=2, WEFT_EMULATE_GBPS="0.5")

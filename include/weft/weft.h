@@ -19,6 +19,7 @@
 #include "weft/ledger.h"
 #include "weft/mem.h"
 #include "weft/moe.h"
+#include "weft/moe_place.h"
 #include "weft/moe_route.h"
 #include "weft/op.h"
 #include "weft/p2p.h"

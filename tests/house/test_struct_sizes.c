@@ -274,6 +274,22 @@ static weft_status take_route_config(const void *given)
     return weft_moe_route(given, NULL, NULL, 0, NULL, NULL);
 }
 
+static void fill_place_config(void *room)
+{
+    *(weft_moe_place_config *)room =
+        (weft_moe_place_config){.size_bytes = sizeof(weft_moe_place_config),
+                                .experts = 1,
+                                .replicas = 1,
+                                .ranks = 1};
+}
+
+static weft_status take_place_config(const void *given)
+{
+    const double load = 1;
+    int32_t expert;
+    return weft_moe_place(given, &load, &expert, NULL, NULL);
+}
+
 /* Of one rank, lowered: made at first use. */
 static weft_schedule *get_lowered(void)
 {
@@ -347,6 +363,9 @@ static const input inputs[] = {
     {"weft_moe_route_config", "config", sizeof(weft_moe_route_config),
      offsetof(weft_moe_route_config, groups), fill_route_config,
      take_route_config},
+    {"weft_moe_place_config", "config", sizeof(weft_moe_place_config),
+     offsetof(weft_moe_place_config, groups), fill_place_config,
+     take_place_config},
     {"weft_pipeline_config", "config", sizeof(weft_pipeline_config),
      offsetof(weft_pipeline_config, chunk_rows), fill_pipeline_config,
      take_pipeline_config},

@@ -69,6 +69,9 @@ static wefti_metrics_step describe(const wefti_loop *loop,
     step.compute_ms = (double)report->compute_ns * ms_per_ns;
     for (int i = 0; i < WEFT_CLASS_COUNT; i++) {
         step.exposed_ms[i] = (double)report->exposed_ns[i] * ms_per_ns;
+        if (replica->nranks > 1) {
+            step.transfer_ms[i] = (double)report->xfer_ns[i] * ms_per_ns;
+        }
     }
     step.bubble_ms = (double)report->bubble_ns * ms_per_ns;
     step.skew_ms = (double)report->skew_ns * ms_per_ns;

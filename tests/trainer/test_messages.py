@@ -459,6 +459,13 @@ class Messages(unittest.TestCase):
             hidden = re.search(r"^O +(\S+)", got.stdout, re.M)
             self.assertEqual(hidden[1] == "n/a", nranks == 1, got.stdout)
             self.assertEqual(said["overlap_ratio"] is None, nranks == 1)
+            moved = re.search(r"^comm/compute +dp ([0-9.]+)%( \(above 30%\))?$",
+                              got.stdout, re.M)
+            self.assertEqual(moved is None, nranks == 1, got.stdout)
+            if moved:
+                share = said["transfer_ms"]["dp"] / said["compute_ms"]
+                self.assertAlmostEqual(float(moved[1]), 100 * share, delta=0.06)
+                self.assertEqual(moved[2] is not None, share > 0.3)
             os.remove(path)
             shutil.rmtree(self.path("ckpt"))
 

@@ -34,6 +34,7 @@ static const char *const fields[] = {"step",
                                      "step_ms_max",
                                      "compute_ms",
                                      "exposed_ms",
+                                     "transfer_ms",
                                      "compute_ms_max",
                                      "bubble_ms",
                                      "bubble_ms_max",
@@ -118,8 +119,12 @@ static void test_metrics_line_has_all_fields(void **state)
         const cJSON *exposed =
             cJSON_GetObjectItemCaseSensitive(object, "exposed_ms");
         assert_int_equal(cJSON_GetArraySize(exposed), 6);
+        const cJSON *moved =
+            cJSON_GetObjectItemCaseSensitive(object, "transfer_ms");
+        assert_int_equal(cJSON_GetArraySize(moved), 6);
         for (size_t c = 0; c < WEFTI_COUNT_OF(classes); c++) {
             assert_true(cJSON_HasObjectItem(exposed, classes[c]));
+            assert_true(cJSON_HasObjectItem(moved, classes[c]));
         }
         assert_true(
             cJSON_IsNull(cJSON_GetObjectItemCaseSensitive(object, "val_loss")));

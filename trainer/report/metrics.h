@@ -31,6 +31,8 @@ typedef struct wefti_metrics_step {
     double compute_ms;
     double compute_ms_max;
     double exposed_ms[WEFT_CLASS_COUNT]; /* by weft_class; COMPUTE not used */
+    /* That operations of a class were under way, hidden or not; likewise. */
+    double transfer_ms[WEFT_CLASS_COUNT];
     double bubble_ms;
     double bubble_ms_max;
     double skew_ms;

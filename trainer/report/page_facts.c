@@ -249,6 +249,7 @@ void wefti_page_put_facts(wefti_json *json, const wefti_page *page,
     wefti_json_real(json, "first_val_loss", summary->first_val_loss);
     wefti_json_real(json, "val_loss", summary->val_loss);
     wefti_json_real(json, "bubble_warned", WEFT_ADVICE_BUBBLE_WARNED);
+    wefti_json_real(json, "transfers_warned", WEFTI_SUMMARY_TRANSFERS_WARNED);
     wefti_facts_summary(json, "summary", summary);
     wefti_facts_object(json, "median_step", wefti_facts_of_step,
                        wefti_summary_median(summary));

@@ -77,6 +77,15 @@ function putWarnings() {
             " of the median step's pipeline the worst rank did not compute. " +
             "What would be better is under Pipeline.");
     }
+    for (const name of moves) {
+        const share = median === null ? 0
+            : median.transfer_ms[name] / median.compute_ms;
+        if (share > facts.transfers_warned) {
+            found.push("Transfers of class " + name + " take " +
+                percent(share) + " of the time of compute: another layout, " +
+                "or faster links, would leave less to hide.");
+        }
+    }
     if (summary.emulated_gbps > 0) {
         found.push("Emulated: links are limited to " + summary.emulated_gbps +
             " GB/s by WEFT_EMULATE_GBPS.");
@@ -158,14 +167,20 @@ function medianTable() {
     const own = (term) => moves.includes(term) ? median.exposed_ms[term]
         : median[term + "_ms"];
     const shown = terms.filter(
-        (term) => own(term) > 0 || !moves.includes(term));
+        (term) => own(term) > 0 || !moves.includes(term) ||
+            median.transfer_ms[term] > 0);
     const sum = terms.reduce((so_far, term) => so_far + (own(term) || 0), 0);
-    const row = (name, ms) => [name, fixed(ms, 3), percent(ms, median.step_ms)];
+    const moving = (term) => median.transfer_ms[term] > 0
+        ? fixed(median.transfer_ms[term], 3) + " (" +
+            percent(median.transfer_ms[term], median.compute_ms) + ")" : "";
+    const row = (name, ms, more) => [name, fixed(ms, 3),
+        percent(ms, median.step_ms), more];
     return table("median", ["<median step, number " + median.step, "ms",
-        "of the step"],
-    [...shown.map((term) => row(titleOf(term), own(term))),
-        row("together", sum),
-        ["the step, by its own clock", fixed(median.step_ms, 3), ""]],
+        "of the step", "hidden or not, ms (of compute)"],
+    [...shown.map((term) => row(titleOf(term), own(term),
+        moves.includes(term) ? moving(term) : "")),
+        row("together", sum, ""),
+        ["the step, by its own clock", fixed(median.step_ms, 3), "", ""]],
     shown.length);
 }
 

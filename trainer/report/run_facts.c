@@ -77,6 +77,7 @@ const wefti_fact wefti_facts_of_step[] = {STEP(UINT, step),
                                           STEP(REAL, compute_ms),
                                           STEP(REAL, compute_ms_max),
                                           STEP(CLASSES, exposed_ms),
+                                          STEP(CLASSES, transfer_ms),
                                           STEP(REAL, bubble_ms),
                                           STEP(REAL, bubble_ms_max),
                                           STEP(REAL, skew_ms),
@@ -119,13 +120,21 @@ static const wefti_fact of_summary[] = {
     {0}};
 
 static const wefti_fact of_terms[] = {
-    TERM(tokens_per_s),    TERM(step_ms),
-    TERM(compute_ms),      TERM(exposed_ms),
-    TERM(bubble_ms),       TERM(skew_ms),
-    TERM(idle_ms),         TERM(fastest_step_ms),
-    TERM(slowest_step_ms), TERM(overlap_ratio),
-    TERM(cpu_share),       TERM(mfu),
-    TERM(mfu_non_causal),  {0}};
+    TERM(tokens_per_s),
+    TERM(step_ms),
+    TERM(compute_ms),
+    TERM(exposed_ms),
+    WEFTI_FACT(CLASSES, wefti_summary_terms, transfer_ms),
+    TERM(bubble_ms),
+    TERM(skew_ms),
+    TERM(idle_ms),
+    TERM(fastest_step_ms),
+    TERM(slowest_step_ms),
+    TERM(overlap_ratio),
+    TERM(cpu_share),
+    TERM(mfu),
+    TERM(mfu_non_causal),
+    {0}};
 
 static const wefti_fact of_times[] = {TIMES(median_ms, "median"),
                                       TIMES(min_ms, "min"),

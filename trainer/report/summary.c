@@ -175,7 +175,7 @@ wefti_summary_terms wefti_summary_sum_up(const wefti_summary *summary)
     size_t count = sort_steps(summary, sorted);
     const size_t last = count > 0 ? count - 1 : 0;
     const wefti_metrics_step *median = sorted[last / 2];
-    return (wefti_summary_terms){
+    wefti_summary_terms terms = {
         .tokens_per_s = median->tokens_per_s,
         .step_ms = median->step_ms,
         .compute_ms = median->compute_ms,
@@ -189,6 +189,8 @@ wefti_summary_terms wefti_summary_sum_up(const wefti_summary *summary)
         .cpu_share = median_of(summary, cpu_share_of),
         .mfu = median->mfu,
         .mfu_non_causal = median->mfu * summary->non_causal};
+    memcpy(terms.transfer_ms, median->transfer_ms, sizeof(terms.transfer_ms));
+    return terms;
 }
 
 double wefti_summary_emulated_gbps(void)
@@ -204,6 +206,26 @@ static void print_loss(FILE *file, const wefti_summary *summary,
 {
     if (!isnan(loss)) {
         fprintf(file, "%-18s %7.4f %s\n", name, loss, summary->loss_unit);
+    }
+}
+
+/* Of each class that moved anything. */
+static void print_transfers(const wefti_summary_terms *terms, FILE *file)
+{
+    bool any = false;
+    for (int i = 0; i < WEFT_CLASS_COUNT; i++) {
+        double share = terms->transfer_ms[i] / terms->compute_ms;
+        if (terms->transfer_ms[i] > 0) {
+            fprintf(file, "%-*s%s %.1f%%%s", any ? 2 : 19,
+                    any ? "" : "comm/compute", weft_class_text((weft_class)i),
+                    100 * share,
+                    share > WEFTI_SUMMARY_TRANSFERS_WARNED ? " (above 30%)"
+                                                           : "");
+            any = true;
+        }
+    }
+    if (any) {
+        fprintf(file, "\n");
     }
 }
 
@@ -229,6 +251,7 @@ static void print_steps(const wefti_summary *summary, FILE *file)
                 100 * parts.overlap_ratio,
                 parts.cpu_share < 0.9 ? "  (oversubscribed)" : "");
     }
+    print_transfers(&parts, file);
     if (!isnan(parts.mfu)) {
         fprintf(
             file,

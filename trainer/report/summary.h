@@ -16,6 +16,10 @@
 #include <stdint.h>
 #include <stdio.h>
 
+/* Of the time of compute: transfers of a class above that want another layout,
+ * or links. A rule of thumb, which no source gives a reason for. */
+#define WEFTI_SUMMARY_TRANSFERS_WARNED 0.3
+
 enum {
     WEFTI_SUMMARY_STEPS = 50, /* the last so many steps count */
     WEFTI_SUMMARY_LINE_BYTES = 120
@@ -46,6 +50,7 @@ typedef struct wefti_summary {
 typedef struct wefti_summary_terms {
     double tokens_per_s;
     double step_ms, compute_ms, exposed_ms, bubble_ms, skew_ms, idle_ms;
+    double transfer_ms[WEFT_CLASS_COUNT]; /* as a step's */
     double fastest_step_ms, slowest_step_ms;
     double overlap_ratio, cpu_share; /* medians of their own */
     double mfu, mfu_non_causal;

@@ -188,6 +188,11 @@ WEFT_NODISCARD weft_status wefti_stream_clip(weft_stream *stream,
                                              const wefti_math_tensor *partials,
                                              double scale, double most);
 
+/* totals: f64, flat [rows], the sum of each of x's; x: [rows][width]. */
+WEFT_NODISCARD weft_status wefti_stream_totals(weft_stream *stream,
+                                               const wefti_math_tensor *totals,
+                                               const wefti_math_tensor *x);
+
 /* ---- attention.h, for several sequences of one length
  * ------------------------
  */

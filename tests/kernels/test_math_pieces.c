@@ -376,6 +376,7 @@ static void test_pieces_step_is_the_wide_one_rounded(void **state)
         twin *sums = add(f, false, wefti_sumsq_blocks(ELEMS), sizeof(double));
         twin *norm = add(f, false, 1, sizeof(double));
         twin *factor = add(f, false, 1, sizeof(double));
+        twin *totals = add(f, false, ELEMS / WIDTH, sizeof(double));
         begin(f);
         EACH_SIDE(f)
         {
@@ -383,6 +384,10 @@ static void test_pieces_step_is_the_wide_one_rounded(void **state)
             wefti_math_tensor tm = flat(f, m), tv = flat(f, v);
             wefti_math_tensor tg = flat(f, grad), ts = flat(f, sums);
             wefti_math_tensor tn = flat(f, norm), tf = flat(f, factor);
+            wefti_math_tensor tt = flat(f, totals);
+            const wefti_math_tensor rows =
+                wefti_math_rows(tg.at, tg.dtype, ELEMS / WIDTH, WIDTH);
+            post(wefti_stream_totals(f->stream, &tt, &rows));
             post(wefti_stream_sumsq(f->stream, &ts, &tg));
             post(wefti_stream_clip(f->stream, &tn, &tf, &ts, 0.5, 3));
             post(wefti_stream_adamw(f->stream, &tp, &tw, &tm, &tv, &tg, &tf,

@@ -418,9 +418,11 @@ static void run_attention(fixture *f, bool mixed)
     twin *dq = fill(f, !mixed, Q_ROWS * (Q + 3), -1, 1);
     twin *dk = fill(f, !mixed, Q_ROWS * (KV + 5), -1, 1);
     twin *dv = fill(f, !mixed, Q_ROWS * (KV + 5), -1, 1);
+    twin *other = fill(f, !mixed, Q_ROWS * (Q + 1), -1, 1);
     begin(f);
     EACH_SIDE(f)
     {
+        wefti_math_tensor before = part(f, other, 0, Q_ROWS, Q, Q + 1);
         wefti_math_tensor tq = part(f, q, 0, Q_ROWS, Q, Q + 3);
         wefti_math_tensor tk = part(f, k, 0, Q_ROWS, KV, KV + 5);
         wefti_math_tensor tv = part(f, v, 0, Q_ROWS, KV, KV + 5);
@@ -433,9 +435,9 @@ static void run_attention(fixture *f, bool mixed)
         wefti_math_tensor tdv = part(f, dv, 0, Q_ROWS, KV, KV + 5);
         post(wefti_stream_attention_forward(f->stream, &to, &tl, &tq, &tk, &tv,
                                             &heads, false));
-        post(wefti_stream_attention_backward(f->stream, &tdq, &tdk, &tdv, &tdo,
-                                             &tq, &tk, &tv, &tl, &td, &heads,
-                                             mixed));
+        post(wefti_stream_attention_backward(
+            f->stream, &tdq, &tdk, &tdv, &tdo, &tq, &tk, &tv,
+            mixed ? &before : NULL, &tl, &td, &heads, mixed));
     }
     finish(f, "attention");
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Goal     a rank that computes on a device waits for it, or for the other
- *          ranks, at most once a step, whatever the layout; and what it has
- *          computed is the host's, to the bit.
+ *          ranks, at most once a step, whatever the layout; what it has come to
+ *          is the host's, to the bit, and a step that diverges ends all ranks.
  * Method   whole jobs on the shadow device, their ranks as threads: every call
  *          of the public interface that can hold up the host is counted while
  *          a step runs. Parameters, losses and norms against a job on the host.
@@ -140,6 +140,19 @@ static void test_step_pipelines_wait_once(void **state)
                                     "parallel.schedule=1f1b"});
 }
 
+/* The update, and what gathers it, are under way by then. */
+static void test_step_diverged_ends_all_ranks(void **state)
+{
+    (void)state;
+    job what = {
+        .nranks = 2,
+        .settings = {"train.steps=40", "train.lr=100", "train.device=shadow"}};
+    job_result result = job_run(&own, &what);
+    assert_int_equal(result.status, WEFT_ERR_INVALID);
+    assert_non_null(strstr(result.error, "has diverged"));
+    job_result_fini(&result);
+}
+
 static int prepare(void **state)
 {
     (void)state;
@@ -161,6 +174,7 @@ int main(void)
         cmocka_unit_test(test_step_one_rank_waits_once),
         cmocka_unit_test(test_step_copies_wait_once),
         cmocka_unit_test(test_step_pipelines_wait_once),
+        cmocka_unit_test(test_step_diverged_ends_all_ranks),
     };
     return cmocka_run_group_tests(tests, prepare, clean_up);
 }

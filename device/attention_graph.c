@@ -3,8 +3,8 @@
  * device/attention_graph.c - the graph of attention and its plan.
  *
  * Scores and what becomes of them are f32 of [sequences, heads, queries, keys],
- * and nowhere in memory. K is passed transposed, by its strides. Each function
- * below does nothing once a call has failed.
+ * and nowhere in memory. K is passed transposed, by its strides, and so is V in
+ * the backward. Each function below does nothing once a call has failed.
  */
 #include "device/attention_graph.h"
 
@@ -107,24 +107,54 @@ static void *tokens(plan_of *p, int64_t id, size_t heads, size_t count,
     return tensor(p, id, WEFTI_CUDNN_BF16, dims, strides, false);
 }
 
-static void *scores(plan_of *p, int type)
+static void *queries(plan_of *p, int64_t id, size_t stride)
 {
-    const int64_t q = (int64_t)p->of.q_tokens, k = (int64_t)p->of.kv_tokens;
-    const int64_t heads = (int64_t)p->of.heads;
-    const int64_t dims[] = {(int64_t)p->of.sequences, heads, q, k};
-    const int64_t strides[] = {heads * q * k, q * k, k, 1};
+    return tokens(p, id, p->of.heads, p->of.q_tokens, stride, false);
+}
+
+static void *keys(plan_of *p, int64_t id, bool turned)
+{
+    return tokens(p, id, p->of.kv_heads, p->of.kv_tokens, p->of.kv_stride,
+                  turned);
+}
+
+/* Of all heads, one after the other, and nowhere. */
+static void *rows_of_heads(plan_of *p, int type, size_t count)
+{
+    const int64_t heads = (int64_t)p->of.heads, rows = (int64_t)count;
+    const int64_t size = (int64_t)p->of.head_size;
+    const int64_t dims[] = {(int64_t)p->of.sequences, heads, rows, size};
+    const int64_t strides[] = {heads * rows * size, rows * size, size, 1};
     return tensor(p, 0, type, dims, strides, false);
 }
 
-/* One number a query and head: as kernels/math has lse, where it is real. */
+/* [queries][keys], or these dimensions swapped. */
+static void *scores_turned(plan_of *p, int type, bool turned)
+{
+    const int64_t q = (int64_t)p->of.q_tokens, k = (int64_t)p->of.kv_tokens;
+    const int64_t heads = (int64_t)p->of.heads;
+    const int64_t dims[] = {(int64_t)p->of.sequences, heads, turned ? k : q,
+                            turned ? q : k};
+    const int64_t strides[] = {heads * q * k, q * k, turned ? 1 : k,
+                               turned ? k : 1};
+    return tensor(p, 0, type, dims, strides, false);
+}
+
+static void *scores(plan_of *p, int type)
+{
+    return scores_turned(p, type, false);
+}
+
+/* One number a query and head: lse as kernels/math has it, else by heads. */
 static void *column(plan_of *p, int64_t id)
 {
     const int64_t q = (int64_t)p->of.q_tokens;
     const int64_t heads = (int64_t)p->of.heads;
     const int64_t dims[] = {(int64_t)p->of.sequences, heads, q, 1};
-    const int64_t nowhere[] = {heads * q, q, 1, 1};
-    const int64_t real[] = {q * heads, 1, heads, 1};
-    return tensor(p, id, WEFTI_CUDNN_FLOAT, dims, id ? real : nowhere, false);
+    const int64_t by_head[] = {heads * q, q, 1, 1};
+    const int64_t by_token[] = {q * heads, 1, heads, 1};
+    return tensor(p, id, WEFTI_CUDNN_FLOAT, dims,
+                  id == WEFTI_ATTENTION_LSE ? by_token : by_head, false);
 }
 
 static void *number(plan_of *p, int64_t id)
@@ -158,9 +188,8 @@ static void *multiply(plan_of *p, void *a, void *b, void *c)
     return add_op(p, op, c);
 }
 
-static void *reduce(plan_of *p, int kind, void *x)
+static void *reduce_to(plan_of *p, int kind, void *x, void *y)
 {
-    void *y = column(p, 0);
     void *how = create(p, WEFTI_DNN_REDUCTION);
     set(p, how, WEFTI_DNN_REDUCTION_KIND, WEFTI_DNN_TYPE_REDUCTION, 1, &kind);
     set_type(p, how, WEFTI_DNN_REDUCTION_TYPE, WEFTI_CUDNN_FLOAT);
@@ -169,6 +198,19 @@ static void *reduce(plan_of *p, int kind, void *x)
     set_desc(p, op, WEFTI_DNN_OP_REDUCTION_HOW, how);
     set_desc(p, op, WEFTI_DNN_OP_REDUCTION_X, x);
     set_desc(p, op, WEFTI_DNN_OP_REDUCTION_Y, y);
+    return add_op(p, op, y);
+}
+
+static void *reduce(plan_of *p, int kind, void *x)
+{
+    return reduce_to(p, kind, x, column(p, 0));
+}
+
+static void *reshape(plan_of *p, void *x, void *y)
+{
+    void *op = create(p, WEFTI_DNN_OP_RESHAPE);
+    set_desc(p, op, WEFTI_DNN_OP_RESHAPE_X, x);
+    set_desc(p, op, WEFTI_DNN_OP_RESHAPE_Y, y);
     return add_op(p, op, y);
 }
 
@@ -236,22 +278,14 @@ static void *new_scores(plan_of *p)
     return scores(p, WEFTI_CUDNN_FLOAT);
 }
 
-/* The order is part of the pattern. */
-static void build(plan_of *p)
+/* The order is part of the pattern, here and in the backward. */
+static void build_forward(plan_of *p)
 {
-    const wefti_attention_call *of = &p->of;
-    void *q = tokens(p, WEFTI_ATTENTION_Q, of->heads, of->q_tokens,
-                     of->q_stride, false);
-    void *k = tokens(p, WEFTI_ATTENTION_K, of->kv_heads, of->kv_tokens,
-                     of->kv_stride, true);
-    void *v = tokens(p, WEFTI_ATTENTION_V, of->kv_heads, of->kv_tokens,
-                     of->kv_stride, false);
-    void *o = tokens(p, WEFTI_ATTENTION_O, of->heads, of->q_tokens,
-                     of->o_stride, false);
-    void *s = multiply(p, q, k, new_scores(p));
+    void *s = multiply(p, queries(p, WEFTI_ATTENTION_Q, p->of.q_stride),
+                       keys(p, WEFTI_ATTENTION_K, true), new_scores(p));
     s = compute(p, WEFTI_DNN_MUL, s, number(p, WEFTI_ATTENTION_SCALE),
                 new_scores(p));
-    s = of->causal ? hide(p, s) : s;
+    s = p->of.causal ? hide(p, s) : s;
     void *most = reduce(p, WEFTI_DNN_REDUCE_MAX, s);
     s = compute(p, WEFTI_DNN_SUB, s, most, new_scores(p));
     s = compute(p, WEFTI_DNN_EXP, s, NULL, new_scores(p));
@@ -259,7 +293,54 @@ static void build(plan_of *p)
     void *log = compute(p, WEFTI_DNN_LOG, sum, NULL, column(p, 0));
     (void)compute(p, WEFTI_DNN_ADD, most, log, column(p, WEFTI_ATTENTION_LSE));
     s = compute(p, WEFTI_DNN_DIV, s, sum, scores(p, WEFTI_CUDNN_BF16));
-    (void)multiply(p, s, v, o);
+    (void)multiply(p, s, keys(p, WEFTI_ATTENTION_V, false),
+                   queries(p, WEFTI_ATTENTION_O, p->of.o_stride));
+}
+
+/* id = turned scores times queries, summed over the heads that share keys. */
+static void sum_keys(plan_of *p, int64_t id, void *x, void *of_queries)
+{
+    void *turned = reshape(p, x, scores_turned(p, WEFTI_CUDNN_BF16, true));
+    if (p->of.heads == p->of.kv_heads) {
+        (void)multiply(p, turned, of_queries, keys(p, id, false));
+        return;
+    }
+    void *each = multiply(p, turned, of_queries,
+                          rows_of_heads(p, WEFTI_CUDNN_BF16, p->of.kv_tokens));
+    (void)reduce_to(p, WEFTI_DNN_REDUCE_ADD, each, keys(p, id, false));
+}
+
+static void *sum_delta(plan_of *p, void *dout)
+{
+    void *delta = compute(p, WEFTI_DNN_MUL, dout,
+                          queries(p, WEFTI_ATTENTION_O, p->of.o_stride),
+                          rows_of_heads(p, WEFTI_CUDNN_FLOAT, p->of.q_tokens));
+    delta = reduce(p, WEFTI_DNN_REDUCE_ADD, delta);
+    return compute(p, WEFTI_DNN_MUL, delta, number(p, WEFTI_ATTENTION_ONE),
+                   column(p, WEFTI_ATTENTION_DELTA));
+}
+
+static void build_backward(plan_of *p)
+{
+    void *q = queries(p, WEFTI_ATTENTION_Q, p->of.q_stride);
+    void *k_turned = keys(p, WEFTI_ATTENTION_K, true);
+    void *dout = queries(p, WEFTI_ATTENTION_DOUT, p->of.o_stride);
+    void *scale = number(p, WEFTI_ATTENTION_SCALE);
+    void *delta = sum_delta(p, dout);
+    void *s = multiply(p, q, k_turned, new_scores(p));
+    s = compute(p, WEFTI_DNN_MUL, s, scale, new_scores(p));
+    s = compute(p, WEFTI_DNN_SUB, s, column(p, WEFTI_ATTENTION_LSE),
+                new_scores(p));
+    s = p->of.causal ? hide(p, s) : s;
+    void *weights = compute(p, WEFTI_DNN_EXP, s, NULL, new_scores(p));
+    sum_keys(p, WEFTI_ATTENTION_DV, weights, dout);
+    s = multiply(p, dout, keys(p, WEFTI_ATTENTION_V, true), new_scores(p));
+    s = compute(p, WEFTI_DNN_SUB, s, delta, new_scores(p));
+    s = compute(p, WEFTI_DNN_MUL, s, weights, new_scores(p));
+    s = compute(p, WEFTI_DNN_MUL, s, scale, new_scores(p));
+    sum_keys(p, WEFTI_ATTENTION_DK, s, q);
+    void *k = reshape(p, k_turned, keys(p, 0, false));
+    (void)multiply(p, s, k, queries(p, WEFTI_ATTENTION_DQ, p->of.q_stride));
 }
 
 /* ---- the plan --------------------------------------------------------------
@@ -316,10 +397,22 @@ static void make_plan(plan_of *p, void *config)
     p->plan = p->status == WEFTI_CUDNN_SUCCESS ? plan : NULL;
 }
 
+/* Of other keys the backward was wrong before. */
+static bool is_known_good(const plan_of *p)
+{
+    return !p->of.dout || p->of.kv_tokens % 128 == 0 ||
+           p->api->version >= 91600;
+}
+
 bool wefti_attention_plan_make(wefti_attention_plan *p)
 {
     void *configs[CONFIGS];
-    build(p);
+    if (!is_known_good(p)) {
+        note(p, WEFTI_CUDNN_NOT_SUPPORTED,
+             "keys that are no multiple of 128 need 9.16");
+        return false;
+    }
+    (p->of.dout ? build_backward : build_forward)(p);
     const int64_t count = ask(p, make_graph(p), configs);
     for (int64_t i = 0; i < count && !p->plan; i++) {
         p->status = WEFTI_CUDNN_SUCCESS; /* the next may do */
@@ -339,17 +432,45 @@ void wefti_attention_plan_end(wefti_attention_plan *p)
     p->plan = NULL;
 }
 
+/* What a plan is run on; returns how many. */
+static int64_t find_arrays(const wefti_attention_call *call,
+                           const float numbers[3],
+                           int64_t ids[WEFTI_ATTENTION_IDS],
+                           const void *at[WEFTI_ATTENTION_IDS])
+{
+    const struct array {
+        const void *at;
+        bool is_used;
+    } all[WEFTI_ATTENTION_IDS] = {
+        [WEFTI_ATTENTION_Q] = {call->q, true},
+        [WEFTI_ATTENTION_K] = {call->k, true},
+        [WEFTI_ATTENTION_V] = {call->v, true},
+        [WEFTI_ATTENTION_O] = {call->o, true},
+        [WEFTI_ATTENTION_LSE] = {call->lse, true},
+        [WEFTI_ATTENTION_DOUT] = {call->dout, call->dout},
+        [WEFTI_ATTENTION_DQ] = {call->dq, call->dout},
+        [WEFTI_ATTENTION_DK] = {call->dk, call->dout},
+        [WEFTI_ATTENTION_DV] = {call->dv, call->dout},
+        [WEFTI_ATTENTION_DELTA] = {call->delta, call->dout},
+        [WEFTI_ATTENTION_SCALE] = {&numbers[0], true},
+        [WEFTI_ATTENTION_HIDDEN] = {&numbers[1], call->causal},
+        [WEFTI_ATTENTION_ONE] = {&numbers[2], call->dout}};
+    int64_t count = 0;
+    for (int64_t id = 1; id < WEFTI_ATTENTION_IDS; id++) {
+        ids[count] = id;
+        at[count] = all[id].at;
+        count += all[id].is_used;
+    }
+    return count;
+}
+
 int wefti_attention_plan_run(const wefti_attention_plan *p,
                              const wefti_attention_call *call, void *workspace)
 {
-    const float scale = (float)call->scale, hidden = -INFINITY;
-    const int64_t ids[] = {WEFTI_ATTENTION_Q,     WEFTI_ATTENTION_K,
-                           WEFTI_ATTENTION_V,     WEFTI_ATTENTION_O,
-                           WEFTI_ATTENTION_LSE,   WEFTI_ATTENTION_SCALE,
-                           WEFTI_ATTENTION_HIDDEN};
-    const void *const pointers[] = {call->q,   call->k, call->v, call->o,
-                                    call->lse, &scale,  &hidden};
-    const int64_t count = WEFTI_ATTENTION_IDS - 1 - !call->causal;
+    const float numbers[3] = {(float)call->scale, -INFINITY, 1};
+    int64_t ids[WEFTI_ATTENTION_IDS];
+    const void *pointers[WEFTI_ATTENTION_IDS];
+    const int64_t count = find_arrays(call, numbers, ids, pointers);
     plan_of run = {.api = p->api};
     void *pack = create(&run, WEFTI_DNN_PACK);
     set(&run, pack, WEFTI_DNN_PACK_IDS, WEFTI_DNN_TYPE_INT64, count, ids);

@@ -7,6 +7,13 @@
  *     Q K^T -> scale -> [mask: row >= column] -> max -> sub -> exp -> sum
  *           -> / sum -> bf16 -> V -> O            max + log sum -> lse
  *
+ *     dO O -> sum -> delta     Q K^T -> scale -> - lse -> [mask] -> exp = P
+ *     P^T dO -> dV             dO V^T -> - delta -> P -> scale = dS
+ *     dS^T Q -> dK             dS K -> dQ
+ *
+ * dQ is one product, not a sum in memory: it has the same bits each time, and
+ * the engine's workspace is 2 bytes a query, key and head.
+ *
  * Source    cuDNN 9 backend interface; the order of operations is that of
  *           NVIDIA's cudnn-frontend 1.x, scaled dot-product attention.
  */
@@ -23,12 +30,18 @@ enum {
     WEFTI_ATTENTION_V,
     WEFTI_ATTENTION_O,
     WEFTI_ATTENTION_LSE,
+    WEFTI_ATTENTION_DOUT, /* from here to DELTA: of the backward */
+    WEFTI_ATTENTION_DQ,
+    WEFTI_ATTENTION_DK,
+    WEFTI_ATTENTION_DV,
+    WEFTI_ATTENTION_DELTA,
     WEFTI_ATTENTION_SCALE,
     WEFTI_ATTENTION_HIDDEN, /* what a score becomes that no query may see */
+    WEFTI_ATTENTION_ONE,    /* delta's factor */
     WEFTI_ATTENTION_IDS
 };
 
-enum { WEFTI_ATTENTION_DESCS = 96, WEFTI_ATTENTION_OPS = 16 };
+enum { WEFTI_ATTENTION_DESCS = 128, WEFTI_ATTENTION_OPS = 24 };
 
 typedef struct wefti_attention_plan {
     const wefti_cudnn_api *api;

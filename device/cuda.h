@@ -76,8 +76,7 @@ WEFT_NODISCARD weft_status wefti_cuda_find_kernels(char path_out[PATH_MAX]);
  */
 WEFT_NODISCARD weft_status wefti_cuda_find_products(char text_out[64]);
 
-/* wefti_cuda_find_attention - the same of attention's forward: "cuDNN 9.19.0".
- */
+/* wefti_cuda_find_attention - the same of attention: "cuDNN 9.19.0". */
 WEFT_NODISCARD weft_status wefti_cuda_find_attention(char text_out[64]);
 
 #endif

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * device/cuda_attention.c - attention's forward on a GPU, by cuDNN.
+ * device/cuda_attention.c - attention on a GPU, by cuDNN.
  *
  * A stream of weft's own has a handle and its plans, by shape: a handle is
  * bound to a stream, and plans to a handle. They go with the stream, after its
  * last work; so nothing of them gets into graphs, which may outlive it, and a
- * program's own stream, which is not drained, has none.
+ * program's own stream, which is not drained, has none. A plan that needs more
+ * workspace than streams have takes memory of its own.
  */
 #include "base/error.h"
 #include "base/log.h"
@@ -21,13 +22,14 @@ enum { PLANS = 16, ALIGNMENT = 16, HEAD_UNIT = 8 };
 /* What a plan depends on. */
 typedef struct key {
     uint64_t sequences, q_tokens, kv_tokens, heads, kv_heads, head_size;
-    uint64_t q_stride, kv_stride, o_stride, causal;
+    uint64_t q_stride, kv_stride, o_stride, causal, backward;
 } key;
 
 typedef struct kept {
     bool known, refused;
     key of;
     wefti_attention_plan plan;
+    void *memory; /* the workspace; NULL: the stream's */
 } kept;
 
 struct wefti_cuda_attention {
@@ -68,9 +70,17 @@ static void start(wefti_cuda_gpu *gpu, wefti_cuda_stream *stream)
         say_own(gpu, "cudnnSetStream: ", own->api->cudnnGetErrorString(status));
     } else if (!atomic_exchange(&gpu->said_attention, true)) {
         wefti_cudnn_version_text(own->api->version, text, sizeof(text));
-        wefti_log(WEFTI_LOG_INFO, -1,
-                  "cuda device %d: attention's forward by %s", gpu->index,
-                  text);
+        wefti_log(WEFTI_LOG_INFO, -1, "cuda device %d: attention by %s",
+                  gpu->index, text);
+    }
+}
+
+static void end_plan(wefti_cuda_stream *stream, kept *ended)
+{
+    wefti_attention_plan_end(&ended->plan);
+    if (ended->memory) {
+        (void)wefti_cuda_mem_free(stream->base.device, ended->memory);
+        ended->memory = NULL;
     }
 }
 
@@ -78,7 +88,7 @@ void wefti_cuda_attention_end(wefti_cuda_stream *stream)
 {
     struct wefti_cuda_attention *own = stream->attention;
     for (size_t i = 0; own && i < PLANS; i++) {
-        wefti_attention_plan_end(&own->plans[i].plan);
+        end_plan(stream, &own->plans[i]);
     }
     if (own && own->handle) {
         (void)own->api->cudnnDestroy(own->handle);
@@ -89,25 +99,36 @@ void wefti_cuda_attention_end(wefti_cuda_stream *stream)
 
 static key key_of(const wefti_attention_call *call)
 {
-    return (key){call->sequences, call->q_tokens,  call->kv_tokens,
-                 call->heads,     call->kv_heads,  call->head_size,
-                 call->q_stride,  call->kv_stride, call->o_stride,
-                 call->causal};
+    return (key){call->sequences, call->q_tokens,    call->kv_tokens,
+                 call->heads,     call->kv_heads,    call->head_size,
+                 call->q_stride,  call->kv_stride,   call->o_stride,
+                 call->causal,    call->dout != NULL};
 }
 
 static void log_refusal(const wefti_cuda_gpu *gpu, const kept *made,
                         const char *what, const char *why)
 {
     wefti_log(WEFTI_LOG_INFO, -1,
-              "cuda device %d: attention of %zu x %zu tokens, heads of %zu, by "
-              "weft's own kernel: cuDNN, %s: %s",
-              gpu->index, (size_t)made->of.q_tokens, (size_t)made->of.kv_tokens,
+              "cuda device %d: attention's %s, %zu x %zu tokens, heads of "
+              "%zu, by weft's own kernel: cuDNN, %s: %s",
+              gpu->index, made->of.backward ? "backward" : "forward",
+              (size_t)made->of.q_tokens, (size_t)made->of.kv_tokens,
               (size_t)made->of.head_size, what, why);
 }
 
-static kept *find_plan(wefti_cuda_gpu *gpu, struct wefti_cuda_attention *own,
+/* Whether there is room for it to work in. */
+static bool has_workspace(wefti_cuda_stream *stream, kept *of)
+{
+    const size_t bytes = (size_t)of->plan.workspace_bytes;
+    return wefti_cuda_stream_has_workspace(stream, bytes) ||
+           wefti_cuda_mem_alloc(stream->base.device, WEFT_MEMORY_DEVICE, bytes,
+                                &of->memory) == WEFT_OK;
+}
+
+static kept *find_plan(wefti_cuda_gpu *gpu, wefti_cuda_stream *stream,
                        const wefti_attention_call *call)
 {
+    struct wefti_cuda_attention *own = stream->attention;
     const key of = key_of(call);
     for (size_t i = 0; i < PLANS; i++) {
         if (own->plans[i].known &&
@@ -117,7 +138,7 @@ static kept *find_plan(wefti_cuda_gpu *gpu, struct wefti_cuda_attention *own,
     }
     kept *made = &own->plans[own->next];
     own->next = (own->next + 1) % PLANS;
-    wefti_attention_plan_end(&made->plan);
+    end_plan(stream, made);
     *made =
         (kept){.known = true,
                .of = of,
@@ -126,7 +147,12 @@ static kept *find_plan(wefti_cuda_gpu *gpu, struct wefti_cuda_attention *own,
     if (made->refused) {
         log_refusal(gpu, made, made->plan.what,
                     own->api->cudnnGetErrorString(made->plan.status));
-        wefti_attention_plan_end(&made->plan);
+    } else if (!has_workspace(stream, made)) {
+        made->refused = true;
+        log_refusal(gpu, made, "its workspace", weft_error_text());
+    }
+    if (made->refused) {
+        end_plan(stream, made);
     }
     return made;
 }
@@ -134,7 +160,9 @@ static kept *find_plan(wefti_cuda_gpu *gpu, struct wefti_cuda_attention *own,
 /* Of arrays that the graph's descriptors are true of. */
 static bool is_aligned(const wefti_attention_call *call)
 {
-    const void *const all[] = {call->o, call->q, call->k, call->v, call->lse};
+    const void *const all[] = {call->o,   call->q,    call->k,  call->v,
+                               call->lse, call->dout, call->dq, call->dk,
+                               call->dv,  call->delta};
     const size_t strides[] = {call->q_stride, call->kv_stride, call->o_stride};
     bool aligned = call->head_size % HEAD_UNIT == 0;
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
@@ -157,14 +185,12 @@ static weft_status attend(wefti_cuda_gpu *gpu, wefti_cuda_stream *stream,
         start(gpu, stream);
     }
     struct wefti_cuda_attention *own = stream->attention;
-    kept *with = own->handle ? find_plan(gpu, own, call) : NULL;
-    if (!with || with->refused ||
-        !wefti_cuda_stream_has_workspace(stream,
-                                         (size_t)with->plan.workspace_bytes)) {
+    kept *with = own->handle ? find_plan(gpu, stream, call) : NULL;
+    if (!with || with->refused) {
         return WEFT_OK;
     }
-    const int status =
-        wefti_attention_plan_run(&with->plan, call, stream->workspace);
+    const int status = wefti_attention_plan_run(
+        &with->plan, call, with->memory ? with->memory : stream->workspace);
     *queued_out = status == WEFTI_CUDNN_SUCCESS;
     return *queued_out
                ? WEFT_OK

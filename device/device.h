@@ -77,14 +77,19 @@ typedef struct wefti_product {
 } wefti_product;
 
 /*
- * Attention's forward, as kernels/math/attention.h has it, for several
- * sequences of one length in bf16, o too; lse is f32, [tokens][heads]. causal:
- * query i sees keys 0 to i. No extent is 0.
+ * Attention, as kernels/math/attention.h has it, for several sequences of one
+ * length in bf16; lse is f32, [tokens][heads]. causal: query i sees keys 0 to
+ * i. No extent is 0. Forward, dout being NULL, writes o and lse. Backward reads
+ * them and writes dq, dk and dv, laid out as q, k and v, and to delta whatever
+ * it likes: f32, [tokens][heads]. dout is laid out as o.
  */
 typedef struct wefti_attention_call {
     void *o;
     float *lse;
     const void *q, *k, *v;
+    const void *dout;
+    void *dq, *dk, *dv;
+    float *delta;
     size_t sequences, q_tokens, kv_tokens;
     size_t heads, kv_heads, head_size;
     size_t q_stride, kv_stride, o_stride; /* elements between tokens */

@@ -24,7 +24,8 @@ weft_status wefti_gradient_stats_init(wefti_gradient_stats *stats,
     double *values = calloc(3 * stats->count, sizeof(*values));
     stats->norms = values;
     stats->infos = calloc(stats->count, sizeof(*stats->infos));
-    if (!values || !stats->infos) {
+    stats->squares = calloc(plan->block_count, sizeof(*stats->squares));
+    if (!values || !stats->infos || !stats->squares) {
         return wefti_error(WEFT_ERR_NO_MEMORY, "statistics of %zu gradients",
                            stats->count);
     }
@@ -38,6 +39,7 @@ weft_status wefti_gradient_stats_init(wefti_gradient_stats *stats,
 
 void wefti_gradient_stats_fini(wefti_gradient_stats *stats)
 {
+    free(stats->squares);
     free(stats->norms);
     free(stats->infos);
     *stats = (wefti_gradient_stats){0};
@@ -77,12 +79,14 @@ weft_status wefti_gradient_stats_take(wefti_gradient_stats *stats,
                                       const wefti_replica *replica)
 {
     weft_comm *comm = replica->config.comm;
-    weft_status status = WEFT_OK;
+    weft_status status =
+        wefti_replica_copy(replica, stats->squares, replica->sums.squares,
+                           replica->plan.block_count * sizeof(*stats->squares));
     for (size_t t = 0; t < stats->count && status == WEFT_OK; t++) {
         const wefti_tensor *tensor = &replica->plan.tensors[t];
         size_t elems = wefti_tensor_elems(&tensor->info);
         stats->norms[t] = sqrt(wefti_sumsq_reduce(
-            replica->sums + tensor->first_block, wefti_sumsq_blocks(elems)));
+            stats->squares + tensor->first_block, wefti_sumsq_blocks(elems)));
         status = look_at(replica, tensor, &stats->most[t], &stats->zeros[t]);
     }
     if (status == WEFT_OK) {

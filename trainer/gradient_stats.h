@@ -21,6 +21,7 @@ typedef struct wefti_gradient_stats {
     double *norms;            /* [count] */
     double *most;             /* [count] of the absolute values */
     double *zeros;            /* [count] how many */
+    double *squares;          /* [block_count], room for the step's */
 } wefti_gradient_stats;
 
 /* Room for those of a replica, which stays until fini.

@@ -57,11 +57,6 @@ double wefti_optimizer_rate(const wefti_optimizer_config *config, uint64_t step)
     return config->lr * (least + (1 - least) * left);
 }
 
-double wefti_optimizer_clip(const wefti_optimizer_config *config, double norm)
-{
-    return config->clip > 0 && norm > config->clip ? config->clip / norm : 1.0;
-}
-
 /* Whether this rank has any of a tensor in its share of a bucket. */
 static bool cut_from(const wefti_optimizer *optimizer, size_t bucket,
                      const wefti_tensor *tensor, wefti_tensor_share *own_out)
@@ -104,7 +99,7 @@ static bool decays(const wefti_tensor *tensor)
 }
 
 weft_status wefti_optimizer_update(wefti_optimizer *optimizer, size_t bucket,
-                                   uint64_t step, double scale,
+                                   uint64_t step, const double *factor,
                                    const real *gradient, real *values)
 {
     const wefti_parameters *plan = optimizer->plan;
@@ -113,8 +108,10 @@ weft_status wefti_optimizer_update(wefti_optimizer *optimizer, size_t bucket,
                                 .beta1 = config->beta1,
                                 .beta2 = config->beta2,
                                 .eps = config->epsilon,
-                                .grad_scale = scale,
+                                .grad_scale = 1,
                                 .step = (int64_t)step};
+    const wefti_math_tensor scale =
+        wefti_math_flat((double *)factor, WEFT_DTYPE_F64, 1);
     weft_status status = WEFT_OK;
     for (size_t i = 0; i < plan->tensor_count && status == WEFT_OK; i++) {
         const wefti_tensor *tensor = &plan->tensors[i];
@@ -131,7 +128,7 @@ weft_status wefti_optimizer_update(wefti_optimizer *optimizer, size_t bucket,
             flat(optimizer->second + own.own_elems, elems);
         const wefti_math_tensor grad = flat(gradient + own.start_elems, elems);
         status = wefti_stream_adamw(optimizer->compute, NULL, &master, &first,
-                                    &second, &grad, NULL, &adamw);
+                                    &second, &grad, &scale, &adamw);
     }
     return status;
 }

@@ -4,9 +4,10 @@
  * (ZeRO stage 1), with warm-up, a decaying rate and clipping by the global
  * norm.
  *
- * Rates, norms and scales are computed in double. The norm is a sum over
- * blocks of 1024 elements whose borders no layout moves, added first to last:
- * the same bits on every number of ranks, of data and of pipelines.
+ * Rates, norms and factors are computed in double; a norm, and the factor that
+ * clips by it, stay in memory of the device (trainer/step_sums.h). The norm is
+ * a sum over blocks of 1024 elements whose borders no layout moves, added first
+ * to last: the same bits on every number of ranks, of data and of pipelines.
  *
  * Source: Loshchilov, Hutter 2019 (AdamW, arXiv 1711.05101) and 2017 (cosine,
  * arXiv 1608.03983); Rajbhandari et al. 2020 (ZeRO, arXiv 1910.02054).
@@ -64,9 +65,6 @@ void wefti_optimizer_fini(wefti_optimizer *optimizer);
 double wefti_optimizer_rate(const wefti_optimizer_config *config,
                             uint64_t step);
 
-/* By how much gradients of this norm are scaled. */
-double wefti_optimizer_clip(const wefti_optimizer_config *config, double norm);
-
 /*
  * wefti_optimizer_square - sums of squares of this rank's share of a bucket,
  * by block. Queued.
@@ -81,11 +79,11 @@ wefti_optimizer_square(const wefti_optimizer *optimizer, size_t bucket,
 /*
  * wefti_optimizer_update - one step on this rank's share of a bucket. Queued.
  *
- * scale      of the gradients, from wefti_optimizer_clip
+ * factor     of the gradients, of the device: as wefti_stream_clip leaves it
  */
 WEFT_NODISCARD weft_status wefti_optimizer_update(wefti_optimizer *optimizer,
                                                   size_t bucket, uint64_t step,
-                                                  double scale,
+                                                  const double *factor,
                                                   const real *gradient,
                                                   real *values);
 

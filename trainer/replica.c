@@ -12,17 +12,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-double *wefti_replica_losses(const wefti_replica *replica)
-{
-    return replica->sums + replica->plan.block_count;
-}
-
-double *wefti_replica_times(const wefti_replica *replica, size_t rank)
-{
-    return wefti_replica_losses(replica) + replica->config.global_batch +
-           rank * WEFTI_STEP_TIMES;
-}
-
 real *wefti_replica_values(const wefti_replica *replica,
                            const wefti_tensor *tensor)
 {
@@ -39,23 +28,13 @@ real *wefti_replica_gradient(const wefti_replica *replica,
 static weft_status make_sums(wefti_replica *replica)
 {
     const wefti_replica_config *config = &replica->config;
-    replica->step_sums = replica->plan.block_count + config->global_batch +
-                         replica->nranks * WEFTI_STEP_TIMES;
-    /* Validation losses travel in sums too. */
-    size_t windows = wefti_data_validation_windows(config->data);
-    replica->sums =
-        calloc(replica->step_sums > windows ? replica->step_sums : windows,
-               sizeof(*replica->sums));
-    if (!replica->sums) {
-        return wefti_error(WEFT_ERR_NO_MEMORY,
-                           "no memory for the sums of a step");
-    }
-    void *squares = NULL;
-    weft_status status = weft_device_alloc(
-        config->device, replica->plan.block_count * sizeof(*replica->squares),
-        &squares);
-    replica->squares = squares;
-    return status;
+    const wefti_step_sums sums = {.device = config->device,
+                                  .compute = replica->compute,
+                                  .comm = config->comm,
+                                  .blocks = replica->plan.block_count,
+                                  .sequences = config->global_batch,
+                                  .most = config->optimizer.clip};
+    return wefti_step_sums_init(&replica->sums, &sums);
 }
 
 size_t wefti_replica_first_micro(const wefti_replica *replica, size_t copy)
@@ -292,8 +271,7 @@ void wefti_replica_fini(wefti_replica *replica)
     for (size_t g = 0; g < replica->plan.group_count; g++) {
         wefti_parameter_group_fini(&replica->groups[g]);
     }
-    weft_device_free(replica->config.device, replica->squares);
-    free(replica->sums);
+    wefti_step_sums_fini(&replica->sums);
     wefti_parameters_fini(&replica->plan);
     weft_stream_destroy(replica->compute);
     wefti_mesh_leave(&replica->mesh);
@@ -401,25 +379,39 @@ static size_t count_targets(const wefti_replica *replica, size_t windows)
     return sum;
 }
 
-/* Losses of the groups of windows that fall to this copy, zeros elsewhere. */
-static weft_status evaluate_own(wefti_replica *replica, size_t windows)
+/* Losses of the groups of windows that fall to this copy; zeros elsewhere. */
+static weft_status evaluate_own(wefti_replica *replica, size_t windows,
+                                double *losses)
 {
     size_t group = replica->config.micro_batch;
-    for (size_t i = 0; i < windows; i++) {
-        replica->sums[i] = 0;
-    }
     for (size_t first = replica->copy * group; first < windows;
          first += replica->copies * group) {
         size_t left = windows - first;
         wefti_micro_batch batch =
             load_windows(replica, first, group < left ? group : left);
         weft_status status =
-            wefti_pipe_evaluate(replica, &batch, replica->sums + first, NULL);
+            wefti_pipe_evaluate(replica, &batch, losses + first, NULL);
         if (status != WEFT_OK) {
             return status;
         }
     }
     return WEFT_OK;
+}
+
+/* To losses, which are zeros, those of all windows. */
+static weft_status evaluate_all(wefti_replica *replica, size_t windows,
+                                double *losses)
+{
+    weft_status status = evaluate_own(replica, windows, losses);
+    wefti_replica_work_end(replica);
+    if (status == WEFT_OK) {
+        /* A rank without windows has not waited for the parameters yet. */
+        status = wefti_replica_settle(replica);
+    }
+    return status == WEFT_OK
+               ? weft_allreduce(losses, losses, windows, WEFT_DTYPE_F64,
+                                WEFT_REDOP_SUM, replica->config.comm, NULL)
+               : status;
 }
 
 weft_status wefti_replica_evaluate(wefti_replica *replica, double *loss_out)
@@ -429,20 +421,16 @@ weft_status wefti_replica_evaluate(wefti_replica *replica, double *loss_out)
     if (windows == 0) {
         return WEFT_OK;
     }
-    weft_status status = evaluate_own(replica, windows);
-    wefti_replica_work_end(replica);
-    if (status == WEFT_OK) {
-        /* A rank without windows has not waited for the parameters yet. */
-        status = wefti_replica_settle(replica);
+    double *losses = calloc(windows, sizeof(*losses));
+    if (!losses) {
+        return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for %zu losses",
+                           windows);
     }
+    weft_status status = evaluate_all(replica, windows, losses);
     if (status == WEFT_OK) {
-        status = weft_allreduce(replica->sums, replica->sums, windows,
-                                WEFT_DTYPE_F64, WEFT_REDOP_SUM,
-                                replica->config.comm, NULL);
-    }
-    if (status == WEFT_OK) {
-        *loss_out = wefti_gradient_tree_sum(replica->sums, windows) /
+        *loss_out = wefti_gradient_tree_sum(losses, windows) /
                     (double)count_targets(replica, windows);
     }
+    free(losses);
     return status;
 }

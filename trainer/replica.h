@@ -13,6 +13,7 @@
 #include "trainer/data/data.h"
 #include "trainer/parameter_group.h"
 #include "trainer/pipe/pipe.h"
+#include "trainer/step_sums.h"
 #include "weft/ledger.h"
 
 struct wefti_pause;
@@ -54,15 +55,13 @@ typedef struct wefti_replica {
     struct wefti_saver *saver; /* NULL: nothing is saved beside the training */
     wefti_parameter_group groups[WEFTI_TENSOR_GROUPS_MOST]; /* the plan's */
     uint64_t resident_bytes; /* of the process, before all this was made */
-    double *sums;            /* see wefti_replica_losses, _times */
-    size_t step_sums;        /* of them travel in a step */
-    double *squares;         /* [block_count], on the device: this step's */
-    uint64_t step;           /* steps done */
-    uint64_t next_sequence;  /* of the training data */
-    weft_span span;          /* of the compute going on */
-    const char *label;       /* of that span */
-    int64_t save_ns;         /* stood still to save, in this step */
-    int64_t save_wait_ns;    /* of it until the last one was written */
+    wefti_step_sums sums;
+    uint64_t step;          /* steps done */
+    uint64_t next_sequence; /* of the training data */
+    weft_span span;         /* of the compute going on */
+    const char *label;      /* of that span */
+    int64_t save_ns;        /* stood still to save, in this step */
+    int64_t save_wait_ns;   /* of it until the last one was written */
     int failed; /* 1 + the rank that all know to have failed; 0: none */
 } wefti_replica;
 
@@ -79,9 +78,6 @@ WEFT_NODISCARD weft_status wefti_replica_wait(const wefti_replica *replica);
 WEFT_NODISCARD weft_status wefti_replica_copy(const wefti_replica *replica,
                                               void *dst, const void *src,
                                               size_t bytes);
-
-/* Times of a step that ranks exchange: step, compute, bubble. */
-enum { WEFTI_STEP_TIMES = 3 };
 
 /*
  * The number of a copy's first micro-batch in a step. Copies share them as
@@ -111,13 +107,6 @@ void wefti_replica_abort(wefti_replica *replica);
 
 /* After a failure of a communicator: abort it first. */
 void wefti_replica_fini(wefti_replica *replica);
-
-/*
- * What travels in sums: [block_count] squares by block, [global_batch] losses
- * by sequence, [nranks][WEFTI_STEP_TIMES] times of the step before.
- */
-double *wefti_replica_losses(const wefti_replica *replica);
-double *wefti_replica_times(const wefti_replica *replica, size_t rank);
 
 /* The first element of a tensor that is here, and of its gradient. */
 real *wefti_replica_values(const wefti_replica *replica,

@@ -1,11 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * trainer/train_step.c - one training step.
- *
- * Squares for the norm, the losses of all sequences and the times of the step
- * before travel in one array and one all-reduce: each rank fills in its own
- * places and zeros in all others, so the sum only collects, exactly, and every
- * rank then adds in the same order.
  */
 #include "trainer/train_step.h"
 
@@ -13,7 +8,6 @@
 #include "trainer/pipe/pipe_reduce.h"
 
 #include <math.h>
-#include <string.h>
 
 /* Squares of this rank's shares, in the order in which they arrive. */
 static weft_status square_shares(wefti_replica *replica, size_t number)
@@ -25,8 +19,9 @@ static weft_status square_shares(wefti_replica *replica, size_t number)
             return status;
         }
         wefti_replica_work_begin(replica, "norm");
-        status = wefti_optimizer_square(&group->optimizer, i - 1,
-                                        group->gradient.leaf, replica->squares);
+        status =
+            wefti_optimizer_square(&group->optimizer, i - 1,
+                                   group->gradient.leaf, replica->sums.squares);
         wefti_replica_work_end(replica);
         if (status != WEFT_OK) {
             return status;
@@ -35,44 +30,35 @@ static weft_status square_shares(wefti_replica *replica, size_t number)
     return WEFT_OK;
 }
 
-/* Squares to the device, as zeros, or from there. */
-static weft_status copy_squares(wefti_replica *replica, bool back)
+/* What all ranks must know of this step, once gradients are reduced. */
+static weft_status collect_sums(wefti_replica *replica, bool of_all)
 {
-    double *here = replica->sums, *there = replica->squares;
-    return weft_device_copy(
-        replica->config.device, back ? here : there, back ? there : here,
-        replica->plan.block_count * sizeof(*here), replica->compute);
-}
-
-static weft_status collect_sums(wefti_replica *replica, weft_bucket_mode mode)
-{
-    if (mode == WEFT_BUCKET_OFF || replica->nranks == 1) {
-        return WEFT_OK;
+    weft_status status = WEFT_OK;
+    for (size_t g = 0; g < replica->plan.group_count && status == WEFT_OK;
+         g++) {
+        status = square_shares(replica, g);
     }
-    weft_op op = {.size_bytes = sizeof(op),
-                  .collective = WEFT_COLLECTIVE_ALLREDUCE,
-                  .send = replica->sums,
-                  .recv = replica->sums,
-                  .count = replica->step_sums,
-                  .dtype = WEFT_DTYPE_F64,
-                  .redop = WEFT_REDOP_SUM,
-                  .class_id = WEFT_CLASS_DP,
-                  .label = "norm, losses, times"};
-    return weft_op_post(&op, 0, replica->config.comm, NULL);
+    if (status == WEFT_OK) {
+        status = wefti_pipe_total_losses(replica);
+    }
+    if (status == WEFT_OK && of_all) {
+        status = wefti_step_sums_collect(&replica->sums);
+    }
+    return status == WEFT_OK ? wefti_step_sums_clip(&replica->sums) : status;
 }
 
 /* Updates this rank's shares, each sent on its way at once. */
 static weft_status update_shares(wefti_replica *replica,
-                                 wefti_parameter_group *group, double scale,
+                                 wefti_parameter_group *group,
                                  weft_bucket_mode gather)
 {
     weft_status status = wefti_parameter_group_begin(group, gather);
     for (size_t i = 0; i < group->plan->bucket_count && status == WEFT_OK;
          i++) {
         wefti_replica_work_begin(replica, "update");
-        status =
-            wefti_optimizer_update(&group->optimizer, i, replica->step + 1,
-                                   scale, group->gradient.leaf, group->values);
+        status = wefti_optimizer_update(&group->optimizer, i, replica->step + 1,
+                                        replica->sums.factor,
+                                        group->gradient.leaf, group->values);
         wefti_replica_work_end(replica);
         if (status == WEFT_OK) {
             status = weft_bucket_ready(group->gather, i);
@@ -81,33 +67,44 @@ static weft_status update_shares(wefti_replica *replica,
     return status;
 }
 
-/* Zeros everywhere but in the places of this rank's times. */
-static void begin_sums(wefti_replica *replica,
-                       const double times[WEFTI_STEP_TIMES])
+/* What was waited for holds if no communicator has failed before. */
+static weft_status check_comms(const wefti_replica *replica)
 {
-    memset(replica->sums, 0, replica->step_sums * sizeof(*replica->sums));
-    memcpy(wefti_replica_times(replica, replica->rank), times,
-           WEFTI_STEP_TIMES * sizeof(*times));
+    for (int i = 0; i <= WEFTI_MESH_LINKS; i++) {
+        weft_comm *comm = i < WEFTI_MESH_LINKS ? replica->mesh.comms[i]
+                                               : replica->config.comm;
+        weft_fault fault = {.size_bytes = sizeof(fault)};
+        if (comm && weft_comm_get_fault(comm, &fault) == WEFT_OK &&
+            fault.status != WEFT_OK) {
+            return wefti_error(fault.status, "%s", fault.text);
+        }
+    }
+    return WEFT_OK;
 }
 
-static void read_sums(const wefti_replica *replica,
-                      wefti_train_step_result *result_out)
+/* The host's one wait. */
+static weft_status read_sums(wefti_replica *replica,
+                             wefti_train_step_result *result_out)
 {
     const wefti_replica_config *config = &replica->config;
-    result_out->grad_norm =
-        sqrt(wefti_sumsq_reduce(replica->sums, replica->plan.block_count));
+    wefti_step_facts facts;
+    weft_status status = wefti_step_sums_read(&replica->sums, &facts);
+    if (status == WEFT_OK) {
+        status = check_comms(replica);
+    }
+    result_out->grad_norm = facts.norm;
     result_out->loss =
-        wefti_gradient_tree_sum(wefti_replica_losses(replica),
-                                config->global_batch) /
+        wefti_gradient_tree_sum(facts.losses, config->global_batch) /
         ((double)config->global_batch * (double)config->shape.seq);
     for (size_t i = 0; i < WEFTI_STEP_TIMES; i++) {
         result_out->times_most[i] = 0;
         for (size_t rank = 0; rank < replica->nranks; rank++) {
             result_out->times_most[i] =
                 fmax(result_out->times_most[i],
-                     wefti_replica_times(replica, rank)[i]);
+                     facts.times[rank * WEFTI_STEP_TIMES + i]);
         }
     }
+    return status;
 }
 
 weft_status wefti_train_step_diverged(const wefti_replica *replica,
@@ -138,6 +135,25 @@ static weft_status check_sums(const wefti_replica *replica,
                : WEFT_OK;
 }
 
+/* All of a step that is queued. */
+static weft_status queue_step(wefti_replica *replica,
+                              wefti_train_step_modes modes,
+                              const double times[WEFTI_STEP_TIMES])
+{
+    weft_status status = wefti_step_sums_begin(&replica->sums, times);
+    if (status == WEFT_OK) {
+        status = wefti_pipe_train(replica, modes.reduce);
+    }
+    if (status == WEFT_OK) {
+        status = collect_sums(replica, modes.reduce != WEFT_BUCKET_OFF);
+    }
+    for (size_t g = 0; g < replica->plan.group_count && status == WEFT_OK;
+         g++) {
+        status = update_shares(replica, &replica->groups[g], modes.gather);
+    }
+    return status;
+}
+
 weft_status wefti_train_step_run(wefti_replica *replica,
                                  wefti_train_step_modes modes,
                                  const double times[WEFTI_STEP_TIMES],
@@ -145,42 +161,14 @@ weft_status wefti_train_step_run(wefti_replica *replica,
 {
     const wefti_replica_config *config = &replica->config;
     result_out->diverged = false;
-    begin_sums(replica, times);
-    weft_status status = copy_squares(replica, false);
-    if (status == WEFT_OK) {
-        status = wefti_pipe_train(replica, modes.reduce);
-    }
-    for (size_t g = 0; g < replica->plan.group_count && status == WEFT_OK;
-         g++) {
-        status = square_shares(replica, g);
-    }
-    if (status == WEFT_OK) {
-        status = copy_squares(replica, true);
-    }
-    if (status == WEFT_OK) { /* the host's one wait */
-        status = wefti_pipe_read_losses(replica);
-    }
-    if (status == WEFT_OK) {
-        status = collect_sums(replica, modes.reduce);
-    }
-    if (status != WEFT_OK) {
-        return status;
-    }
-    read_sums(replica, result_out);
-    if (modes.reduce != WEFT_BUCKET_OFF) {
-        status = check_sums(replica, result_out);
-        if (status != WEFT_OK) {
-            return status;
-        }
-    }
     result_out->rate =
         wefti_optimizer_rate(&config->optimizer, replica->step + 1);
-    double scale =
-        wefti_optimizer_clip(&config->optimizer, result_out->grad_norm);
-    for (size_t g = 0; g < replica->plan.group_count && status == WEFT_OK;
-         g++) {
-        status =
-            update_shares(replica, &replica->groups[g], scale, modes.gather);
+    weft_status status = queue_step(replica, modes, times);
+    if (status == WEFT_OK) {
+        status = read_sums(replica, result_out);
+    }
+    if (status == WEFT_OK && modes.reduce != WEFT_BUCKET_OFF) {
+        status = check_sums(replica, result_out);
     }
     if (status == WEFT_OK) {
         replica->step++;
@@ -193,7 +181,7 @@ weft_status wefti_train_step_transfer(wefti_replica *replica)
 {
     weft_status status = wefti_pipe_reduce_alone(replica);
     if (status == WEFT_OK) {
-        status = collect_sums(replica, WEFT_BUCKET_BLOCKING);
+        status = wefti_step_sums_collect(&replica->sums);
     }
     if (status == WEFT_OK) {
         status = wefti_replica_gather(replica, WEFT_BUCKET_OVERLAPPED);

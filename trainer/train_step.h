@@ -27,7 +27,7 @@ typedef struct wefti_train_step_result {
     double grad_norm; /* before clipping */
     double rate;
     double times_most[WEFTI_STEP_TIMES]; /* of the step before, over ranks */
-    bool diverged; /* loss or norm is not finite: nothing was updated */
+    bool diverged;                       /* loss or norm is not finite */
 } wefti_train_step_result;
 
 /*
@@ -35,8 +35,9 @@ typedef struct wefti_train_step_result {
  *
  * times       of this rank in the step before, to be sent to the others
  *
- * Where the sums are all ranks' (reduce is not OFF), one that is not finite
- * ends the step before anything is updated, on all ranks alike.
+ * All of the step is queued, its update too, before the host waits for loss and
+ * norm. Where these are all ranks' (reduce is not OFF), one that is not finite
+ * ends the run, on all ranks alike.
  *
  * Returns     OK | ERR_INVALID with result_out filled and diverged set | the
  *             communicator's fault: the replica is then of no use.

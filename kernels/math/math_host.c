@@ -114,6 +114,19 @@ static void run_clip(const wefti_math *math, const wefti_math_clip *a)
     *a->factor = a->most > 0 && norm > a->most ? a->most / norm : 1;
 }
 
+static void run_totals(const wefti_math *math, const wefti_math_totals *a)
+{
+    const real *x = a->x;
+    (void)math;
+    for (size_t row = 0; row < a->rows; row++, x += a->width) {
+        double sum = 0;
+        for (size_t i = 0; i < a->width; i++) {
+            sum += (double)x[i];
+        }
+        a->totals[row] = sum;
+    }
+}
+
 /* One sequence. */
 static wefti_attention shape_of(const wefti_math_attention_shape *s)
 {
@@ -264,6 +277,7 @@ void wefti_math_host_run(wefti_math_op op, const wefti_math_args *args,
         RUN(adamw_update);
         RUN(sumsq);
         RUN(clip);
+        RUN(totals);
         RUN(attention_merge);
         RUN(attention_delta);
         RUN(gemm);

@@ -246,6 +246,17 @@ typedef struct wefti_math_clip {
     double scale;
     double most; /* 0: no limit */
 } wefti_math_clip;
+
+/*
+ * wefti_math_totals_<type> - the sum of each row in double, first to last: the
+ * host's bits.
+ */
+typedef struct wefti_math_totals {
+    double *totals; /* [rows] */
+    const void *x;
+    size_t rows, width;
+} wefti_math_totals;
+
 /*
  * attention.h, for several sequences of one length in one launch: sequence s
  * begins at token s q_tokens of q, o and lse, and at s kv_tokens of k and v.

@@ -225,6 +225,13 @@ static void of_clip(list *l, const wefti_math_clip *a)
     use(l, &a->partials, DOUBLE, READ, a->count);
 }
 
+static void of_totals(list *l, const wefti_math_totals *a)
+{
+    cut(l, &a->rows, 1);
+    use(l, &a->totals, DOUBLE, WRITE, a->rows);
+    use(l, &a->x, OWN, READ, a->rows * a->width);
+}
+
 static void use_queries(list *l, const void *place, element of, access how,
                         const wefti_math_attention_shape *s, size_t stride)
 {

@@ -33,6 +33,7 @@
     X(adamw)                                                                   \
     X(sumsq)                                                                   \
     X(clip)                                                                    \
+    X(totals)                                                                  \
     X(attention_forward)                                                       \
     X(attention_merge)                                                         \
     X(attention_delta)                                                         \

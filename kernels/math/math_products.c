@@ -57,32 +57,47 @@ static weft_status find_shape(const char *op, const wefti_math_heads *heads,
     return WEFT_OK;
 }
 
-/* By a library of the device's, where it has one that does it. */
+static wefti_attention_call call_of(const wefti_math_attention_shape *s)
+{
+    return (wefti_attention_call){.sequences = s->sequences,
+                                  .q_tokens = s->q_tokens,
+                                  .kv_tokens = s->kv_tokens,
+                                  .heads = s->heads,
+                                  .kv_heads = s->kv_heads,
+                                  .head_size = s->head_size,
+                                  .q_stride = s->q_stride,
+                                  .kv_stride = s->kv_stride,
+                                  .o_stride = s->o_stride,
+                                  .scale = s->scale,
+                                  .causal = s->causal != 0};
+}
+
+/* By a library of the device's, where it has one that does it: of bf16 all
+ * over, if nothing was there before. */
+static weft_status attend(weft_stream *stream, const types *t,
+                          const wefti_attention_call *call,
+                          int64_t causal_offset, bool *queued_out)
+{
+    *queued_out = false;
+    return t->type == WEFTI_MATH_BF16 && call->q_tokens > 0 &&
+                   call->kv_tokens > 0 && (!call->causal || causal_offset == 0)
+               ? wefti_stream_attend(stream, call, queued_out)
+               : WEFT_OK;
+}
+
 static weft_status post_forward(weft_stream *stream, const types *t,
                                 const wefti_math_attention_forward *args)
 {
-    const wefti_math_attention_shape *s = &args->shape;
-    const wefti_attention_call call = {.o = args->o,
-                                       .lse = args->lse,
-                                       .q = args->q,
-                                       .k = args->k,
-                                       .v = args->v,
-                                       .sequences = s->sequences,
-                                       .q_tokens = s->q_tokens,
-                                       .kv_tokens = s->kv_tokens,
-                                       .heads = s->heads,
-                                       .kv_heads = s->kv_heads,
-                                       .head_size = s->head_size,
-                                       .q_stride = s->q_stride,
-                                       .kv_stride = s->kv_stride,
-                                       .o_stride = s->o_stride,
-                                       .scale = s->scale,
-                                       .causal = s->causal != 0};
+    wefti_attention_call call = call_of(&args->shape);
     bool queued = false;
     weft_status status = WEFT_OK;
-    if (t->type == WEFTI_MATH_BF16 && !args->merge && s->q_tokens > 0 &&
-        s->kv_tokens > 0 && (!s->causal || s->causal_offset == 0)) {
-        status = wefti_stream_attend(stream, &call, &queued);
+    call.o = args->o;
+    call.lse = args->lse;
+    call.q = args->q;
+    call.k = args->k;
+    call.v = args->v;
+    if (!args->merge) {
+        status = attend(stream, t, &call, args->shape.causal_offset, &queued);
     }
     return status < 0 || queued
                ? status
@@ -175,11 +190,44 @@ weft_status wefti_stream_attention_delta(weft_stream *stream,
                            &args);
 }
 
+/* As a whole; o of bf16. */
+static weft_status attend_backward(weft_stream *stream, const types *t,
+                                   const wefti_math_attention_backward *args,
+                                   void *o, bool *queued_out)
+{
+    wefti_attention_call call = call_of(&args->shape);
+    call.o = o;
+    call.lse = (void *)args->lse;
+    call.q = args->q;
+    call.k = args->k;
+    call.v = args->v;
+    call.dout = args->dout;
+    call.dq = args->dq;
+    call.dk = args->dk;
+    call.dv = args->dv;
+    call.delta = (void *)args->delta;
+    return attend(stream, t, &call, args->shape.causal_offset, queued_out);
+}
+
+static weft_status post_backward(weft_stream *stream, const types *t,
+                                 const wefti_math_attention_backward *args)
+{
+    if (wefti_stream_computes(stream)) {
+        return wefti_math_post(stream, WEFTI_MATH_OP_attention_backward,
+                               t->type, args);
+    }
+    weft_status status =
+        wefti_math_post(stream, WEFTI_MATH_OP_attention_dq, t->type, args);
+    return status < 0 ? status
+                      : wefti_math_post(stream, WEFTI_MATH_OP_attention_dkdv,
+                                        t->type, args);
+}
+
 weft_status wefti_stream_attention_backward(
     weft_stream *stream, const tensor *dq, const tensor *dk, const tensor *dv,
     const tensor *dout, const tensor *q, const tensor *k, const tensor *v,
-    const tensor *lse, const tensor *delta, const wefti_math_heads *heads,
-    bool accumulate)
+    const tensor *o, const tensor *lse, const tensor *delta,
+    const wefti_math_heads *heads, bool accumulate)
 {
     static const char op[] = "attention_backward";
     types t;
@@ -192,10 +240,13 @@ weft_status wefti_stream_attention_backward(
         return status;
     }
     const size_t keys = s.kv_heads * s.head_size;
+    const bool is_wide = o && o->dtype == t.wide;
     const want wants[] = {STRIDED(q, t.own, q->rows, q->width),
                           STRIDED(k, t.own, k->rows, keys),
                           SPACED(v, t.own, k->rows, keys, k->stride),
                           STRIDED(dout, t.own, q->rows, q->width),
+                          {"o", o, is_wide ? t.wide : t.own, q->rows, q->width,
+                           true, false, dout->stride},
                           DENSE(lse, t.wide, q->rows, s.heads),
                           DENSE(delta, t.wide, q->rows, s.heads),
                           SPACED(dq, t.mixed, q->rows, q->width, q->stride),
@@ -208,14 +259,14 @@ weft_status wefti_stream_attention_backward(
     const wefti_math_attention_backward args = {
         dq->at, dk->at,  dv->at,    dout->at, q->at,     k->at,
         v->at,  lse->at, delta->at, s,        accumulate};
-    if (wefti_stream_computes(stream)) {
-        return wefti_math_post(stream, WEFTI_MATH_OP_attention_backward, t.type,
-                               &args);
+    bool queued = false;
+    if (o && o->dtype == WEFT_DTYPE_BF16 && !accumulate) {
+        status = attend_backward(stream, &t, &args, o->at, &queued);
     }
-    status = wefti_math_post(stream, WEFTI_MATH_OP_attention_dq, t.type, &args);
-    return status < 0 ? status
-                      : wefti_math_post(stream, WEFTI_MATH_OP_attention_dkdv,
-                                        t.type, &args);
+    if (status == WEFT_OK && o && !queued) {
+        status = wefti_stream_attention_delta(stream, delta, o, dout);
+    }
+    return status < 0 || queued ? status : post_backward(stream, &t, &args);
 }
 
 /* By a library of the device's, where it has one that does it. */

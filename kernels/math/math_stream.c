@@ -401,3 +401,20 @@ weft_status wefti_stream_clip(weft_stream *stream, const tensor *norm,
                       : wefti_math_post(stream, WEFTI_MATH_OP_clip,
                                         WEFTI_MATH_F64, &args);
 }
+
+weft_status wefti_stream_totals(weft_stream *stream, const tensor *totals,
+                                const tensor *x)
+{
+    types t;
+    weft_status status = FIND_TYPES("totals", x, NULL, &t);
+    if (status < 0) {
+        return status;
+    }
+    const want wants[] = {DENSE(x, t.own, x->rows, x->width),
+                          DENSE(totals, WEFT_DTYPE_F64, 1, x->rows)};
+    const wefti_math_totals args = {at(totals), x->at, x->rows, x->width};
+    status = CHECK("totals", wants);
+    return status < 0
+               ? status
+               : wefti_math_post(stream, WEFTI_MATH_OP_totals, t.type, &args);
+}

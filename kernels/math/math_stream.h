@@ -30,7 +30,7 @@
  *             file with those for GPUs is missing) | ERR_NO_MEMORY | ERR_SYSTEM
  *             | otherwise nothing is queued, but for calls of several kernels.
  * Threads     any, of one stream one at a time.  Blocks: the first call on a
- *             GPU, and of gemm and attention's forward the first of each
+ *             GPU, and of gemm and attention the first of each
  *             shape, may wait for all that is queued there (device/device.h).
  *             A program that has gates fills no elements, and makes each shape
  *             once, before it raises any.
@@ -188,6 +188,11 @@ WEFT_NODISCARD weft_status wefti_stream_clip(weft_stream *stream,
                                              const wefti_math_tensor *partials,
                                              double scale, double most);
 
+/* totals: f64, flat [rows], the sum of each of x's; x: [rows][width]. */
+WEFT_NODISCARD weft_status wefti_stream_totals(weft_stream *stream,
+                                               const wefti_math_tensor *totals,
+                                               const wefti_math_tensor *x);
+
 /* ---- attention.h, for several sequences of one length
  * ------------------------
  */
@@ -224,6 +229,11 @@ WEFT_NODISCARD weft_status wefti_stream_attention_delta(
 
 /*
  * dq dk dv   mixed, laid out as q, k and v, strides too.
+ * dout       as o.
+ * o          as attention's forward left it: of q's type then; or NULL.
+ * delta      wide, [sequences q_tokens][heads]: with o scratch, else as
+ *            attention_delta has written it. On a GPU a library may do it all,
+ *            given o.
  * accumulate true: added to; false: written.
  */
 WEFT_NODISCARD weft_status wefti_stream_attention_backward(
@@ -231,8 +241,9 @@ WEFT_NODISCARD weft_status wefti_stream_attention_backward(
     const wefti_math_tensor *dk, const wefti_math_tensor *dv,
     const wefti_math_tensor *dout, const wefti_math_tensor *q,
     const wefti_math_tensor *k, const wefti_math_tensor *v,
-    const wefti_math_tensor *lse, const wefti_math_tensor *delta,
-    const wefti_math_heads *heads, bool accumulate);
+    const wefti_math_tensor *o, const wefti_math_tensor *lse,
+    const wefti_math_tensor *delta, const wefti_math_heads *heads,
+    bool accumulate);
 
 /* ---- gemm.h: all strided
  * -------------------------------------------------------

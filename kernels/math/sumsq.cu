@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Sums of squares, in the host's order: a warp has its 32 lanes, and the tree
- * over them is the host's. f32 and bf16 have exact squares in double, so the
- * partial sums, and their sum first to last, are the host's bits.
+ * Sums in double, in the host's order. Of squares a warp has its 32 lanes, and
+ * the tree over them is the host's. f32 and bf16 have exact squares in double,
+ * so the partial sums, and their sum first to last, are the host's bits, as
+ * those of rows are.
  */
 #include "kernels/math/math_real.cuh"
 
@@ -31,22 +32,46 @@ static __device__ inline void sumsq(const wefti_math_sumsq &args)
 #define SUMSQ_KERNEL(type) MATH_KERNEL(sumsq, type)
 REAL_LIST(SUMSQ_KERNEL)
 
-/* One warp, whatever the launch: its lanes fetch what the sum waits for. */
+/* First to last; the warp's lanes fetch what the sum waits for. */
+template <class Real>
+static __device__ inline double sum_in_order(const void *x, size_t first,
+                                             size_t count)
+{
+    double sum = 0;
+    for (size_t n = 0; n < count; n += WARP) {
+        size_t here = count - n < WARP ? count - n : WARP;
+        double next = warp_lane() < here
+                          ? (double)load<Real>(x, first + n + warp_lane())
+                          : 0;
+        for (unsigned lane = 0; lane < here; lane++) {
+            sum += __shfl_sync(WARP_WHOLE, next, (int)lane);
+        }
+    }
+    return sum;
+}
+
+template <class Real>
+static __device__ inline void totals(const wefti_math_totals &args)
+{
+    for (size_t row = warp_first(); row < args.rows; row += warp_count()) {
+        double sum = sum_in_order<Real>(args.x, row * args.width, args.width);
+        if (warp_lane() == 0) {
+            args.totals[row] = sum;
+        }
+    }
+}
+
+#define TOTALS_KERNEL(type) MATH_KERNEL(totals, type)
+REAL_LIST(TOTALS_KERNEL)
+
+/* One warp, whatever the launch. */
 extern "C" __global__ void __launch_bounds__(WEFTI_MATH_THREADS, 1)
     wefti_math_clip_f64(const __grid_constant__ wefti_math_clip args)
 {
     if (warp_first() != 0) {
         return;
     }
-    double sum = 0;
-    for (size_t n = 0; n < args.count; n += WARP) {
-        size_t here = args.count - n < WARP ? args.count - n : WARP;
-        double partial =
-            warp_lane() < here ? args.partials[n + warp_lane()] : 0;
-        for (unsigned lane = 0; lane < here; lane++) {
-            sum += __shfl_sync(WARP_WHOLE, partial, (int)lane);
-        }
-    }
+    double sum = sum_in_order<real_f64>(args.partials, 0, args.count);
     if (warp_lane() == 0) {
         double norm = sqrt(sum) * args.scale;
         *args.norm = norm;

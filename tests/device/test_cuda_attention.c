@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Goal: attention's forward of a cuda stream by cuDNN is the formula's, of all
- * heads, groups, masks, lengths and strides that it takes; a shape's plan is
- * made once; where the library is missing or refuses, nothing is queued and the
- * log says why; what it does not take is left to weft's own kernel.
+ * Goal: attention of a cuda stream by cuDNN, forward and backward, is the
+ * formula's, of all heads, groups, masks, lengths and strides that it takes; a
+ * shape's plan is made once; where the library is missing or refuses, nothing
+ * is queued and the log says why; what it does not take is left to weft's own
+ * kernel.
  *
  * Method: a stand-in for the library (tests/fake/fake_cudnn.h), on the fake
  * driver; on a real driver the system's own, of which only results are looked
@@ -29,8 +30,8 @@ typedef struct scene {
     weft_device *device;
     weft_stream *stream;
     wefti_attention_call call;
-    size_t q_elems, kv_elems, lse_elems;
-    uint16_t *q, *k, *v; /* as the device has them */
+    size_t q_elems, kv_elems, o_elems, lse_elems;
+    uint16_t *q, *k, *v, *dout; /* as the device has them */
 } scene;
 
 static bool get_counts(fake_cudnn_counts *out)
@@ -99,21 +100,35 @@ static void make_call(scene *own, const shape *of)
     own->q = make_array(own, own->q_elems, 1, &call->q);
     own->k = make_array(own, own->kv_elems, 2, &call->k);
     own->v = make_array(own, own->kv_elems, 3, &call->v);
-    call->o =
-        make_poison(own, 2 * of->sequences * of->q_tokens * call->o_stride);
+    own->o_elems = of->sequences * of->q_tokens * call->o_stride;
+    call->o = make_poison(own, 2 * own->o_elems);
     call->lse = make_poison(own, own->lse_elems * sizeof(float));
+}
+
+/* Its backward, once o and lse are there. */
+static void make_backward(scene *own)
+{
+    wefti_attention_call *call = &own->call;
+    own->dout = make_array(own, own->o_elems, 4, &call->dout);
+    call->dq = make_poison(own, 2 * own->q_elems);
+    call->dk = make_poison(own, 2 * own->kv_elems);
+    call->dv = make_poison(own, 2 * own->kv_elems);
+    call->delta = make_poison(own, own->lse_elems * sizeof(float));
 }
 
 static void free_call(scene *own)
 {
-    const void *const all[] = {own->call.q, own->call.k, own->call.v,
-                               own->call.o, own->call.lse};
+    const wefti_attention_call *c = &own->call;
+    const void *const all[] = {c->q,    c->k,  c->v,  c->o,  c->lse,
+                               c->dout, c->dq, c->dk, c->dv, c->delta};
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
         weft_device_free(own->device, (void *)(uintptr_t)all[i]);
     }
     free(own->q);
     free(own->k);
     free(own->v);
+    free(own->dout);
+    own->dout = NULL;
 }
 
 /* The formula of one query and head. */
@@ -179,6 +194,117 @@ static void check_values(const scene *own)
     free(want);
 }
 
+/* ---- backward --------------------------------------------------------------
+ */
+
+static double at(const uint16_t *array, size_t i)
+{
+    return (double)wefti_bf16_widen(array[i]);
+}
+
+static double dot(const uint16_t *a, size_t first_a, const uint16_t *b,
+                  size_t first_b, size_t count)
+{
+    double sum = 0;
+    for (size_t d = 0; d < count; d++) {
+        sum += at(a, first_a + d) * at(b, first_b + d);
+    }
+    return sum;
+}
+
+static void add(double *sum, size_t first, double factor, const uint16_t *of,
+                size_t from, size_t count)
+{
+    for (size_t d = 0; d < count; d++) {
+        sum[first + d] += factor * at(of, from + d);
+    }
+}
+
+typedef struct gradients {
+    uint16_t *o; /* and lse, as the forward left them */
+    float *lse;
+    double *dq, *dk, *dv;
+} gradients;
+
+/* What a query and head have to do with a key. */
+static void add_pair(const scene *own, const gradients *g, size_t row,
+                     size_t head, size_t key)
+{
+    const wefti_attention_call *c = &own->call;
+    const size_t size = c->head_size;
+    const size_t q = row * c->q_stride + head * size;
+    const size_t o = row * c->o_stride + head * size;
+    const size_t kv =
+        key * c->kv_stride + head / (c->heads / c->kv_heads) * size;
+    const double lse = (double)g->lse[row * c->heads + head];
+    const double weight =
+        exp(dot(own->q, q, own->k, kv, size) * c->scale - lse);
+    const double slope = weight * c->scale *
+                         (dot(own->dout, o, own->v, kv, size) -
+                          dot(own->dout, o, g->o, o, size));
+    add(g->dv, kv, weight, own->dout, o, size);
+    add(g->dk, kv, slope, own->q, q, size);
+    add(g->dq, q, slope, own->k, kv, size);
+}
+
+static void *read_back(const scene *own, const void *from, size_t bytes)
+{
+    void *to = malloc(bytes);
+    CHECK(to != NULL);
+    CHECK_WEFT(weft_device_copy(own->device, to, from, bytes, NULL));
+    return to;
+}
+
+/* Weights and slopes are rounded to bf16 before they meet the others, and so
+ * is what each head adds to a key's gradient. */
+static void check_gradient(const scene *own, const void *on_device,
+                           const double *want, size_t elems, size_t width,
+                           size_t stride)
+{
+    uint16_t *got = read_back(own, on_device, 2 * elems);
+    for (size_t i = 0; i < elems; i++) {
+        if (i % stride < width) {
+            CHECK(fabs(at(got, i) - want[i]) < 0x1p-6 * (1 + fabs(want[i])));
+        } else {
+            CHECK(got[i] == 0xffff);
+        }
+    }
+    free(got);
+}
+
+static void check_gradients(const scene *own)
+{
+    const wefti_attention_call *c = &own->call;
+    const gradients g = {read_back(own, c->o, 2 * own->o_elems),
+                         read_back(own, c->lse, own->lse_elems * sizeof(float)),
+                         calloc(own->q_elems, sizeof(double)),
+                         calloc(own->kv_elems, sizeof(double)),
+                         calloc(own->kv_elems, sizeof(double))};
+    const size_t keys = c->kv_heads * c->head_size;
+    CHECK(g.dq && g.dk && g.dv);
+    for (size_t row = 0; row < c->sequences * c->q_tokens; row++) {
+        const size_t first = row / c->q_tokens * c->kv_tokens;
+        for (size_t pair = 0; pair < c->heads * c->kv_tokens; pair++) {
+            const size_t key = pair / c->heads;
+            if (!c->causal || key <= row % c->q_tokens) {
+                add_pair(own, &g, row, pair % c->heads, first + key);
+            }
+        }
+    }
+    check_gradient(own, c->dq, g.dq, own->q_elems, c->heads * c->head_size,
+                   c->q_stride);
+    check_gradient(own, c->dk, g.dk, own->kv_elems, keys, c->kv_stride);
+    check_gradient(own, c->dv, g.dv, own->kv_elems, keys, c->kv_stride);
+    free(g.o);
+    free(g.lse);
+    free(g.dq);
+    free(g.dk);
+    free(g.dv);
+}
+
+/* ---- scenes ----------------------------------------------------------------
+ */
+
 static const shape small = {1, 9, 9, 2, 2, 16, true};
 
 static void check_shapes(void *arg)
@@ -201,13 +327,20 @@ static void check_shapes(void *arg)
         CHECK_WEFT(weft_stream_wait(own.stream));
         if (queued) {
             check_values(&own);
+            make_backward(&own);
+            CHECK_WEFT(wefti_stream_attend(own.stream, &own.call, &queued));
+            CHECK(queued || is_system_driver());
+            CHECK_WEFT(weft_stream_wait(own.stream));
+        }
+        if (queued) {
+            check_gradients(&own);
         } else {
             fprintf(stderr, "refused: shape %zu\n", i);
         }
         free_call(&own);
     }
     if (get_counts(&counts)) {
-        CHECK(counts.plans == SHAPES && counts.queued == 2 * SHAPES);
+        CHECK(counts.plans == 2 * SHAPES && counts.queued == 4 * SHAPES);
     }
     weft_stream_destroy(own.stream);
     if (get_counts(&counts)) {
@@ -282,6 +415,49 @@ static void check_left(void *arg)
     close_cuda(own.device);
 }
 
+/* Before 9.16 it takes no other number of keys than multiples of 128. */
+static void check_old_backward(void *arg)
+{
+    (void)arg;
+    static const shape shapes[] = {{1, 4, 128, 1, 1, 8, false},
+                                   {1, 4, 127, 1, 1, 8, false}};
+    scene own = {.device = open_cuda(0)};
+    own.stream = make_stream(own.device);
+    for (int i = 0; i < 2; i++) {
+        bool queued = false;
+        make_call(&own, &shapes[i]);
+        CHECK_WEFT(wefti_stream_attend(own.stream, &own.call, &queued));
+        CHECK(queued);
+        make_backward(&own);
+        CHECK_WEFT(wefti_stream_attend(own.stream, &own.call, &queued));
+        CHECK(queued == (i == 0));
+        CHECK_WEFT(weft_stream_wait(own.stream));
+        free_call(&own);
+    }
+    weft_stream_destroy(own.stream);
+    close_cuda(own.device);
+}
+
+/* A workspace that streams do not have is the plan's own; where there is no
+ * memory for it, nothing is queued. */
+static void check_workspace(void *arg)
+{
+    const bool fits = arg != NULL;
+    scene own = {.device = open_cuda(0)};
+    bool queued = false;
+    own.stream = make_stream(own.device);
+    make_call(&own, &small);
+    CHECK_WEFT(wefti_stream_attend(own.stream, &own.call, &queued));
+    CHECK(queued == fits);
+    CHECK_WEFT(weft_stream_wait(own.stream));
+    if (fits) {
+        check_values(&own);
+    }
+    free_call(&own);
+    weft_stream_destroy(own.stream);
+    close_cuda(own.device);
+}
+
 /* Nothing is queued, and the log has the reason, once. */
 static void check_reason(void *arg)
 {
@@ -330,6 +506,27 @@ static void test_cuda_attention_values_are_right(void **state)
     in_child(check_shapes, NULL, NULL);
 }
 
+static void test_cuda_attention_backward_of_old_versions(void **state)
+{
+    (void)state;
+    if (!is_system_driver()) {
+        in_child(check_old_backward, NULL, "WEFT_FAKE_CUDNN_VERSION", "91500",
+                 NULL);
+    }
+}
+
+static void test_cuda_attention_workspace_is_found_or_refused(void **state)
+{
+    (void)state;
+    static char fits;
+    if (!is_system_driver()) {
+        in_child(check_workspace, &fits, "WEFT_FAKE_CUDNN_WORKSPACE",
+                 "40000000", NULL);
+        in_child(check_workspace, NULL, "WEFT_FAKE_CUDNN_WORKSPACE",
+                 "1000000000000000", NULL);
+    }
+}
+
 static void test_cuda_attention_more_shapes_than_plans(void **state)
 {
     (void)state;
@@ -365,9 +562,10 @@ static void test_cuda_attention_library_that_cannot_is_named(void **state)
            "90100");
     REASON("own kernel: cudnnCreate: CUDNN_STATUS_NOT_INITIALIZED",
            "WEFT_FAKE_CUDNN_FAULT", "create");
-    REASON("9 x 9 tokens, heads of 16, by weft's own kernel: cuDNN, the "
-           "heuristic knows no engine: CUDNN_STATUS_NOT_SUPPORTED",
-           "WEFT_FAKE_CUDNN_FAULT", "none");
+    REASON(
+        "forward, 9 x 9 tokens, heads of 16, by weft's own kernel: cuDNN, the "
+        "heuristic knows no engine: CUDNN_STATUS_NOT_SUPPORTED",
+        "WEFT_FAKE_CUDNN_FAULT", "none");
     REASON("own kernel: cuDNN, the plan: CUDNN_STATUS_NOT_SUPPORTED",
            "WEFT_FAKE_CUDNN_FAULT", "plan");
     in_child(check_launch_error, NULL, "WEFT_FAKE_CUDNN_FAULT", "launch", NULL);
@@ -384,6 +582,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_cuda_attention_values_are_right),
+        cmocka_unit_test(test_cuda_attention_backward_of_old_versions),
+        cmocka_unit_test(test_cuda_attention_workspace_is_found_or_refused),
         cmocka_unit_test(test_cuda_attention_more_shapes_than_plans),
         cmocka_unit_test(test_cuda_attention_that_is_left_to_wefts_kernel),
         cmocka_unit_test(test_cuda_attention_library_that_cannot_is_named),

@@ -99,12 +99,14 @@ static void test_cudnn_library_beside_the_header_has_all(void **state)
     }
 }
 
-/* Two forms, with groups of heads and strides of tokens. */
+/* Forward and backward, with a mask or without, with groups of heads and
+ * strides of tokens. */
 static void test_cudnn_library_takes_the_operations(void **state)
 {
     (void)state;
+    static const size_t counts[] = {10, 14, 19, 23};
     const wefti_cudnn_api *api = open_installed();
-    for (int causal = 0; api && causal < 2; causal++) {
+    for (int form = 0; api && form < 4; form++) {
         wefti_attention_plan plan = {.api = api,
                                      .of = {.sequences = 2,
                                             .q_tokens = 64,
@@ -115,11 +117,12 @@ static void test_cudnn_library_takes_the_operations(void **state)
                                             .q_stride = 600,
                                             .kv_stride = 136,
                                             .o_stride = 512,
-                                            .causal = causal}};
+                                            .causal = form % 2,
+                                            .dout = form < 2 ? NULL : counts}};
         assert_false(wefti_attention_plan_make(&plan)); /* it has no handle */
         printf("%zu operations, then %s: %s\n", plan.op_count, plan.what,
                api->cudnnGetErrorString(plan.status));
-        assert_int_equal(plan.op_count, causal ? 14 : 10);
+        assert_int_equal(plan.op_count, counts[form]);
         assert_true(plan.desc_count < WEFTI_ATTENTION_DESCS - 12);
         wefti_attention_plan_end(&plan);
         assert_int_equal(plan.desc_count, 0);

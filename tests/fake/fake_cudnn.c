@@ -2,12 +2,8 @@
 /*
  * tests/fake/fake_cudnn.c - the stand-in for cuDNN.
  */
-#include "tests/fake/fake_cudnn.h"
+#include "tests/fake/fake_cudnn_program.h"
 
-#include "base/small_float.h"
-#include "tests/fake/fake_host_work.h"
-
-#include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -22,13 +18,13 @@ enum {
     NOT_INITIALIZED = 1001,
     EXECUTION_FAILED = 5000,
     ATTRIBUTES = 8,
-    VALUES = 16,
-    TENSORS = 40,
-    STEPS = 16,
-    REAL = 5, /* arrays, with ids from 1 */
-    NUMBERS = 2,
-    WORKSPACE_BYTES = 256
+    VALUES = 24
 };
+
+typedef fake_dnn_tensor tensor;
+typedef fake_dnn_step step;
+typedef fake_dnn_program program;
+typedef fake_dnn_arguments arguments;
 
 typedef struct attribute {
     int name, type;
@@ -36,15 +32,13 @@ typedef struct attribute {
     unsigned char bytes[VALUES * 8];
 } attribute;
 
-struct program;
-
 typedef struct object {
     uint64_t magic;
     int kind;
     bool finished;
     int count;
     attribute attributes[ATTRIBUTES];
-    struct program *program; /* of a graph, and what is made of it */
+    program *program; /* of a graph, and what is made of it */
 } object;
 
 struct cudnnContext {
@@ -52,31 +46,6 @@ struct cudnnContext {
     CUcontext context;
     CUstream stream;
 };
-
-typedef struct tensor {
-    int64_t id, dims[4], strides[4];
-    int type;
-    bool is_virtual, by_value;
-    double *values; /* of a run: those that are nowhere in memory */
-} tensor;
-
-typedef struct step {
-    int kind, mode;
-    int64_t axis;
-    int x, b, t, y; /* tensors; -1: none */
-} step;
-
-typedef struct program {
-    struct program *next; /* all, until the process ends: graphs have them */
-    int tensor_count, step_count;
-    tensor tensors[TENSORS];
-    step steps[STEPS];
-} program;
-
-typedef struct arguments {
-    const program *of;
-    float numbers[NUMBERS];
-} arguments;
 
 static _Atomic int handles, objects, plans, queued;
 static pthread_mutex_t programs_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -89,10 +58,7 @@ void cudnnFakeGetCounts(fake_cudnn_counts *out)
 
 static void demand(bool good, const char *what)
 {
-    if (!good) {
-        fprintf(stderr, "fake cuDNN: %s\n", what);
-        abort();
-    }
+    fake_dnn_demand(good, what);
 }
 
 static bool has_fault(const char *kind)
@@ -263,7 +229,8 @@ static int add_tensor(program *p, const object *of, bool is_input)
             return i;
         }
     }
-    demand(p->tensor_count < TENSORS, "more tensors than weft has a use for");
+    demand(p->tensor_count < FAKE_DNN_TENSORS,
+           "more tensors than weft has a use for");
     tensor *made = &p->tensors[p->tensor_count];
     made->id = *id;
     made->type = get_int(of, WEFTI_DNN_TENSOR_TYPE, WEFTI_DNN_TYPE_DATA_TYPE);
@@ -277,8 +244,10 @@ static int add_tensor(program *p, const object *of, bool is_input)
 
 static void add_step(program *p, const object *of)
 {
+    demand(p->step_count < FAKE_DNN_STEPS,
+           "more steps than weft has a use for");
     step *made = &p->steps[p->step_count++];
-    *made = (step){.kind = of->kind, .axis = -1, .b = -1, .t = -1};
+    *made = (step){.kind = of->kind, .mode = -1, .axis = -1, .b = -1, .t = -1};
     demand(of->finished, "an operation that is not finished");
     if (of->kind == WEFTI_DNN_OP_MATMUL) {
         made->x = add_tensor(p, get_desc(of, WEFTI_DNN_OP_MATMUL_A), true);
@@ -290,6 +259,9 @@ static void add_step(program *p, const object *of)
                     WEFTI_DNN_REDUCTION_KIND, WEFTI_DNN_TYPE_REDUCTION);
         made->x = add_tensor(p, get_desc(of, WEFTI_DNN_OP_REDUCTION_X), true);
         made->y = add_tensor(p, get_desc(of, WEFTI_DNN_OP_REDUCTION_Y), false);
+    } else if (of->kind == WEFTI_DNN_OP_RESHAPE) {
+        made->x = add_tensor(p, get_desc(of, WEFTI_DNN_OP_RESHAPE_X), true);
+        made->y = add_tensor(p, get_desc(of, WEFTI_DNN_OP_RESHAPE_Y), false);
     } else {
         const object *how = get_desc(of, WEFTI_DNN_OP_POINTWISE_HOW);
         const int64_t *axis =
@@ -324,38 +296,6 @@ static void make_program(object *graph)
     graph->program = made;
 }
 
-/* The engine's pattern; with a mask or without. */
-static bool is_attention(const program *p)
-{
-    static const int modes[] = {-1,
-                                WEFTI_DNN_MUL,
-                                WEFTI_DNN_GEN_INDEX,
-                                WEFTI_DNN_GEN_INDEX,
-                                WEFTI_DNN_CMP_GE,
-                                WEFTI_DNN_SELECT,
-                                WEFTI_DNN_REDUCE_MAX,
-                                WEFTI_DNN_SUB,
-                                WEFTI_DNN_EXP,
-                                WEFTI_DNN_REDUCE_ADD,
-                                WEFTI_DNN_LOG,
-                                WEFTI_DNN_ADD,
-                                WEFTI_DNN_DIV,
-                                -1};
-    static const char kinds[] = "MPPPPPRPPRPPPM";
-    enum { ALL = sizeof(modes) / sizeof(modes[0]), MASK = 4 };
-    const int skipped = ALL - p->step_count;
-    bool same = skipped == 0 || skipped == MASK;
-    for (int i = 0; same && i < p->step_count; i++) {
-        const int at = i < 2 ? i : i + skipped;
-        const step *s = &p->steps[i];
-        const int kind = kinds[at] == 'M'   ? WEFTI_DNN_OP_MATMUL
-                         : kinds[at] == 'R' ? WEFTI_DNN_OP_REDUCTION
-                                            : WEFTI_DNN_OP_POINTWISE;
-        same = s->kind == kind && (modes[at] < 0 || s->mode == modes[at]);
-    }
-    return same;
-}
-
 int cudnnBackendFinalize(void *desc)
 {
     object *of = take(desc);
@@ -379,6 +319,12 @@ int cudnnBackendFinalize(void *desc)
     return WEFTI_CUDNN_SUCCESS;
 }
 
+static int64_t workspace_bytes(void)
+{
+    const char *text = getenv("WEFT_FAKE_CUDNN_WORKSPACE");
+    return text && *text ? strtoll(text, NULL, 10) : FAKE_DNN_WORKSPACE_BYTES;
+}
+
 int cudnnBackendGetAttribute(void *desc, int name, int type, int64_t asked,
                              int64_t *count, void *values)
 {
@@ -387,146 +333,17 @@ int cudnnBackendGetAttribute(void *desc, int name, int type, int64_t asked,
     *count = 1;
     if (name == WEFTI_DNN_PLAN_WORKSPACE) {
         demand(type == WEFTI_DNN_TYPE_INT64, "a workspace's type");
-        *(int64_t *)values = WORKSPACE_BYTES;
+        *(int64_t *)values = workspace_bytes();
         return WEFTI_CUDNN_SUCCESS;
     }
     demand(name == WEFTI_DNN_HEUR_RESULTS, "an attribute weft has no use for");
-    *count = is_attention(of->program) && !has_fault("none");
+    *count = fake_dnn_is_attention(of->program) && !has_fault("none");
     if (*count > 0) {
         object *config = take(*(void **)values);
         config->program = of->program;
         config->finished = true;
     }
     return WEFTI_CUDNN_SUCCESS;
-}
-
-/* ---- runs ------------------------------------------------------------------
- */
-
-static size_t offset_of(const tensor *t, const int64_t at[4])
-{
-    return (size_t)(at[0] * t->strides[0] + at[1] * t->strides[1] +
-                    at[2] * t->strides[2] + at[3] * t->strides[3]);
-}
-
-/* Dimensions of 1 are for all; fewer heads are each for several. */
-static double get(const arguments *args, const tensor *t, void *const real[],
-                  const int64_t at[4], int64_t heads)
-{
-    if (t->by_value) {
-        return (double)args->numbers[t->id - REAL - 1];
-    }
-    const int64_t mine[4] = {
-        t->dims[0] > 1 ? at[0] : 0, at[1] / (heads / t->dims[1]),
-        t->dims[2] > 1 ? at[2] : 0, t->dims[3] > 1 ? at[3] : 0};
-    const size_t i = offset_of(t, mine);
-    const void *from = t->is_virtual ? NULL : real[t->id - 1];
-    return t->is_virtual ? t->values[i]
-           : t->type == WEFTI_CUDNN_BF16
-               ? (double)wefti_bf16_widen(((const uint16_t *)from)[i])
-               : (double)((const float *)from)[i];
-}
-
-static void put(const tensor *t, void *const real[], const int64_t at[4],
-                double value)
-{
-    const size_t i = offset_of(t, at);
-    const uint16_t small = wefti_bf16_narrow((float)value);
-    if (t->is_virtual) {
-        t->values[i] = t->type == WEFTI_CUDNN_BF16
-                           ? (double)wefti_bf16_widen(small)
-                           : (double)(float)value;
-    } else if (t->type == WEFTI_CUDNN_BF16) {
-        ((uint16_t *)real[t->id - 1])[i] = small;
-    } else {
-        ((float *)real[t->id - 1])[i] = (float)value;
-    }
-}
-
-static double apply(const step *s, double x, double b, double t,
-                    const int64_t at[4])
-{
-    return s->mode == WEFTI_DNN_MUL         ? x * b
-           : s->mode == WEFTI_DNN_ADD       ? x + b
-           : s->mode == WEFTI_DNN_SUB       ? x - b
-           : s->mode == WEFTI_DNN_DIV       ? x / b
-           : s->mode == WEFTI_DNN_EXP       ? exp(x)
-           : s->mode == WEFTI_DNN_LOG       ? log(x)
-           : s->mode == WEFTI_DNN_CMP_GE    ? x >= b
-           : s->mode == WEFTI_DNN_GEN_INDEX ? (double)at[s->axis]
-           : t != 0                         ? x
-                                            : b;
-}
-
-static double run_element(const arguments *args, const step *s, tensor *tensors,
-                          void *const real[], const int64_t at[4])
-{
-    const tensor *x = &tensors[s->x];
-    const int64_t heads = tensors[s->y].dims[1];
-    const bool adds =
-        s->kind != WEFTI_DNN_OP_REDUCTION || s->mode == WEFTI_DNN_REDUCE_ADD;
-    double sum = adds ? 0 : -INFINITY;
-    if (s->kind == WEFTI_DNN_OP_POINTWISE) {
-        const bool needs_b = s->b >= 0, needs_t = s->t >= 0;
-        return apply(s, get(args, x, real, at, heads),
-                     needs_b ? get(args, &tensors[s->b], real, at, heads) : 0,
-                     needs_t ? get(args, &tensors[s->t], real, at, heads) : 0,
-                     at);
-    }
-    for (int64_t l = 0; l < x->dims[3]; l++) {
-        const int64_t left[4] = {at[0], at[1], at[2], l};
-        const int64_t right[4] = {at[0], at[1], l, at[3]};
-        const double value = get(args, x, real, left, heads);
-        if (s->kind == WEFTI_DNN_OP_MATMUL) {
-            sum += value * get(args, &tensors[s->b], real, right, heads);
-        } else {
-            sum = adds ? sum + value : fmax(sum, value);
-        }
-    }
-    return sum;
-}
-
-static void run_step(const arguments *args, const step *s, tensor *tensors,
-                     void *const real[])
-{
-    const tensor *y = &tensors[s->y];
-    int64_t at[4];
-    for (at[0] = 0; at[0] < y->dims[0]; at[0]++) {
-        for (at[1] = 0; at[1] < y->dims[1]; at[1]++) {
-            for (at[2] = 0; at[2] < y->dims[2]; at[2]++) {
-                for (at[3] = 0; at[3] < y->dims[3]; at[3]++) {
-                    put(y, real, at, run_element(args, s, tensors, real, at));
-                }
-            }
-        }
-    }
-}
-
-static size_t elems_of(const tensor *t)
-{
-    const int64_t last[4] = {t->dims[0] - 1, t->dims[1] - 1, t->dims[2] - 1,
-                             t->dims[3] - 1};
-    return offset_of(t, last) + 1;
-}
-
-static void run_program(const void *given, void *const real[FAKE_HOST_PARTS])
-{
-    const arguments *args = given;
-    tensor tensors[TENSORS];
-    memcpy(tensors, args->of->tensors, sizeof(tensors));
-    for (int i = 0; i < args->of->tensor_count; i++) {
-        if (tensors[i].is_virtual) {
-            tensors[i].values = calloc(elems_of(&tensors[i]), sizeof(double));
-            demand(tensors[i].values != NULL, "no memory");
-        }
-    }
-    memset(real[REAL], 0x55, WORKSPACE_BYTES);
-    for (int i = 0; i < args->of->step_count; i++) {
-        run_step(args, &args->of->steps[i], tensors, real);
-    }
-    for (int i = 0; i < args->of->tensor_count; i++) {
-        free(tensors[i].values);
-    }
 }
 
 /* The pack's arrays by their ids; all that the program has in memory. */
@@ -549,23 +366,23 @@ static void take_pack(const object *pack, const program *p,
         }
         demand(n < VALUES, "an array is missing");
         if (t->by_value) {
-            args->numbers[t->id - REAL - 1] = *(const float *)at[n];
+            args->numbers[t->id - FAKE_DNN_REAL - 1] = *(const float *)at[n];
         } else if (!t->is_virtual) {
             demand((uintptr_t)at[n] % 16 == 0, "an array not aligned");
             work->parts[t->id - 1] = (fake_host_part){
                 (CUdeviceptr)(uintptr_t)at[n],
-                elems_of(t) * (t->type == WEFTI_CUDNN_BF16 ? 2 : 4)};
+                fake_dnn_elems(t) * (t->type == WEFTI_CUDNN_BF16 ? 2 : 4)};
         }
     }
-    work->parts[REAL] =
-        (fake_host_part){(CUdeviceptr)(uintptr_t)*workspace, WORKSPACE_BYTES};
+    work->parts[FAKE_DNN_REAL] = (fake_host_part){
+        (CUdeviceptr)(uintptr_t)*workspace, FAKE_DNN_WORKSPACE_BYTES};
 }
 
 int cudnnBackendExecute(struct cudnnContext *handle, void *plan, void *pack)
 {
     const program *p = take(plan)->program;
     CUcontext current = NULL;
-    fake_host_work work = {.what = "cudnnBackendExecute", .run = run_program};
+    fake_host_work work = {.what = "cudnnBackendExecute", .run = fake_dnn_run};
     arguments args = {.of = p};
     demand(handle->magic == MAGIC &&
                cuCtxGetCurrent(&current) == CUDA_SUCCESS &&

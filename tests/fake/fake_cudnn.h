@@ -2,13 +2,14 @@
 /*
  * tests/fake/fake_cudnn.h - a stand-in for libcudnn.so.9 over the fake CUDA
  * driver: its backend descriptors, one engine, which knows attention's forward
- * by the order of its operations, and carries these out one by one, on the
- * host, as work of the handle's stream. What weft must not do ends the program
- * with a line.
+ * and its backward by the order of their operations, and carries these out one
+ * by one, on the host, as work of the handle's stream. What weft must not do
+ * ends the program with a line.
  *
  * Source: NVIDIA, cuDNN documentation, "Graph API", backend descriptor types.
  *
  * WEFT_FAKE_CUDNN_VERSION   what cudnnGetVersion says (91900)
+ * WEFT_FAKE_CUDNN_WORKSPACE   bytes that a plan asks for (256)
  * WEFT_FAKE_CUDNN_FAULT     create   cudnnCreate fails
  *                           none     the heuristic knows no engine
  *                           plan     no plan can be made

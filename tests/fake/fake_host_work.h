@@ -8,7 +8,7 @@
 
 #include "tests/fake/fake_functions.h"
 
-enum { FAKE_HOST_PARTS = 6, FAKE_HOST_ARGS_BYTES = 192 };
+enum { FAKE_HOST_PARTS = 11, FAKE_HOST_ARGS_BYTES = 192 };
 
 typedef struct fake_host_part {
     CUdeviceptr address;

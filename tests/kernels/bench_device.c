@@ -205,7 +205,7 @@ static weft_status run_attention_forward(const bench *b)
                                           &heads, false);
 }
 
-/* Any lse and delta do for the time. */
+/* Any o and lse do for the time. */
 static weft_status run_attention_backward(const bench *b)
 {
     const wefti_math_heads heads = heads_of(b);
@@ -220,7 +220,8 @@ static weft_status run_attention_backward(const bench *b)
     wefti_math_tensor lse = wide_of(b, ARRAYS - 1, b->n.tokens, b->n.heads);
     wefti_math_tensor delta = wide_of(b, 8, b->n.tokens, b->n.heads);
     return wefti_stream_attention_backward(b->stream, &dq, &dk, &dv, &dout, &q,
-                                           &k, &v, &lse, &delta, &heads, false);
+                                           &k, &v, &dout, &lse, &delta, &heads,
+                                           false);
 }
 
 static weft_status product(const bench *b, bool turn_a, bool turn_b)
@@ -396,7 +397,7 @@ static void print_products(const char *kind)
         printf("products: %s\n", wefti_cuda_find_products(library) == WEFT_OK
                                      ? library
                                      : weft_error_text());
-        printf("attention's forward, of bf16: %s\n",
+        printf("attention of bf16: %s\n",
                wefti_cuda_find_attention(library) == WEFT_OK
                    ? library
                    : weft_error_text());

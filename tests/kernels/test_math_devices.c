@@ -231,7 +231,7 @@ IN_TYPES(tokens)
 
 static void case_step(device_pair *pair, weft_dtype own, weft_dtype mixed)
 {
-    enum { ELEMS = 3100 };
+    enum { ELEMS = 3100, ROWS = 31 };
     const wefti_adamw_config config = {1e-2, 0.9, 0.95, 1e-8, 0.1, 0.5, 3};
     const size_t blocks = wefti_sumsq_blocks(ELEMS);
     const double near = TOLERANCE(1e-6, 4e-15);
@@ -244,6 +244,7 @@ static void case_step(device_pair *pair, weft_dtype own, weft_dtype mixed)
     pair_array *partials = pair_poison(pair, F64, blocks);
     pair_array *norm = pair_poison(pair, F64, 1);
     pair_array *factor = pair_poison(pair, F64, 1);
+    pair_array *totals = pair_poison(pair, F64, ROWS);
 
     EACH_SIDE(pair)
     {
@@ -255,7 +256,10 @@ static void case_step(device_pair *pair, weft_dtype own, weft_dtype mixed)
         wefti_math_tensor ts = pair_flat(pair, partials);
         wefti_math_tensor tn = pair_flat(pair, norm);
         wefti_math_tensor tf = pair_flat(pair, factor);
+        wefti_math_tensor rows = pair_rows(pair, grad, ROWS, ELEMS / ROWS);
+        wefti_math_tensor tt = pair_flat(pair, totals);
 
+        pair_ok(wefti_stream_totals(stream, &tt, &rows));
         pair_ok(wefti_stream_sumsq(stream, &ts, &tg));
         pair_ok(wefti_stream_clip(stream, &tn, &tf, &ts, 0.5, 3));
         pair_ok(
@@ -264,6 +268,7 @@ static void case_step(device_pair *pair, weft_dtype own, weft_dtype mixed)
             pair_ok(wefti_stream_adamw(stream, NULL, &tw, &tm, &tv, &tg, NULL,
                                        &config));
     }
+    pair_same(pair, totals, "sums of rows");
     pair_near(pair, partials, 0, TOLERANCE(0, 37 * 0x1p-52), "squares");
     pair_near(pair, norm, 0, TOLERANCE(0x1p-51, 37 * 0x1p-52), "norm");
     pair_near(pair, factor, 0, TOLERANCE(0x1p-50, 37 * 0x1p-51), "factor");
@@ -344,11 +349,10 @@ static void case_attention(device_pair *pair, weft_dtype own, weft_dtype mixed)
 
         pair_ok(wefti_stream_attention_forward(stream, &o, &lse, &q, &k, &v,
                                                &heads_of_all, false));
-        pair_ok(wefti_stream_attention_delta(stream, &delta, &o, &dout));
-        for (int add = 0; add < 2; add++)
+        for (int add = 0; add < 2; add++) /* then with its delta */
             pair_ok(wefti_stream_attention_backward(
-                stream, &dq, &dk, &dv, &dout, &q, &k, &v, &lse, &delta,
-                &heads_of_all, add));
+                stream, &dq, &dk, &dv, &dout, &q, &k, &v, add ? NULL : &o, &lse,
+                &delta, &heads_of_all, add));
     }
     /* delta and the gradients have o's rounding in them */
     double rounded = mixed == WEFT_DTYPE_BF16 ? 2e-2 : near;

@@ -376,6 +376,7 @@ static void test_pieces_step_is_the_wide_one_rounded(void **state)
         twin *sums = add(f, false, wefti_sumsq_blocks(ELEMS), sizeof(double));
         twin *norm = add(f, false, 1, sizeof(double));
         twin *factor = add(f, false, 1, sizeof(double));
+        twin *totals = add(f, false, ELEMS / WIDTH, sizeof(double));
         begin(f);
         EACH_SIDE(f)
         {
@@ -383,6 +384,10 @@ static void test_pieces_step_is_the_wide_one_rounded(void **state)
             wefti_math_tensor tm = flat(f, m), tv = flat(f, v);
             wefti_math_tensor tg = flat(f, grad), ts = flat(f, sums);
             wefti_math_tensor tn = flat(f, norm), tf = flat(f, factor);
+            wefti_math_tensor tt = flat(f, totals);
+            const wefti_math_tensor rows =
+                wefti_math_rows(tg.at, tg.dtype, ELEMS / WIDTH, WIDTH);
+            post(wefti_stream_totals(f->stream, &tt, &rows));
             post(wefti_stream_sumsq(f->stream, &ts, &tg));
             post(wefti_stream_clip(f->stream, &tn, &tf, &ts, 0.5, 3));
             post(wefti_stream_adamw(f->stream, &tp, &tw, &tm, &tv, &tg, &tf,
@@ -413,9 +418,11 @@ static void run_attention(fixture *f, bool mixed)
     twin *dq = fill(f, !mixed, Q_ROWS * (Q + 3), -1, 1);
     twin *dk = fill(f, !mixed, Q_ROWS * (KV + 5), -1, 1);
     twin *dv = fill(f, !mixed, Q_ROWS * (KV + 5), -1, 1);
+    twin *other = fill(f, !mixed, Q_ROWS * (Q + 1), -1, 1);
     begin(f);
     EACH_SIDE(f)
     {
+        wefti_math_tensor before = part(f, other, 0, Q_ROWS, Q, Q + 1);
         wefti_math_tensor tq = part(f, q, 0, Q_ROWS, Q, Q + 3);
         wefti_math_tensor tk = part(f, k, 0, Q_ROWS, KV, KV + 5);
         wefti_math_tensor tv = part(f, v, 0, Q_ROWS, KV, KV + 5);
@@ -428,9 +435,9 @@ static void run_attention(fixture *f, bool mixed)
         wefti_math_tensor tdv = part(f, dv, 0, Q_ROWS, KV, KV + 5);
         post(wefti_stream_attention_forward(f->stream, &to, &tl, &tq, &tk, &tv,
                                             &heads, false));
-        post(wefti_stream_attention_backward(f->stream, &tdq, &tdk, &tdv, &tdo,
-                                             &tq, &tk, &tv, &tl, &td, &heads,
-                                             mixed));
+        post(wefti_stream_attention_backward(
+            f->stream, &tdq, &tdk, &tdv, &tdo, &tq, &tk, &tv,
+            mixed ? &before : NULL, &tl, &td, &heads, mixed));
     }
     finish(f, "attention");
 }

@@ -29,6 +29,7 @@
     MIXED(X, adamw)                                                            \
     ALL(X, sumsq)                                                              \
     X(clip, f64)                                                               \
+    ALL(X, totals)                                                             \
     MIXED(X, attention_forward)                                                \
     ALL(X, attention_merge)                                                    \
     MIXED(X, attention_delta)                                                  \

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Goal     The CUDA kernels of the optimizer's step (sums of squares, clipping,
- *          AdamW) give what the host's give, in any launch shape.
+ * Goal     The CUDA kernels of the optimizer's step (sums of squares and of
+ *          rows, clipping, AdamW) give what the host's give, in any launch
+ *          shape.
  * Method   Counts around a warp, a block of threads and a block of the sum,
  * over several steps; bf16 parameters are their masters' rounding, to the bit.
  * Sums of squares of f32 and bf16 are the host's bits, those of f64 differ by
@@ -168,11 +169,44 @@ static void test_norm_any_count_gives_the_hosts_bits(void **state)
     check_norm(&random, FIRST_KIND, 40 * 1024 + 1, 1); /* more than a warp */
 }
 
+static void check_totals(check_random *random, math_kind kind, size_t rows,
+                         size_t width)
+{
+    math_array x = math_random(random, kind, rows * width, 3);
+    double *got = malloc(rows * sizeof(double) + 1);
+    wefti_math_totals args = {got, x.at, rows, width};
+
+    memset(got, 0xff, rows * sizeof(double));
+    math_launch("totals", kind, &args, random);
+    for (size_t row = 0; row < rows; row++) {
+        double want = 0;
+
+        for (size_t i = 0; i < width; i++)
+            want += math_value(&x, row * width + i);
+        assert_true(got[row] == want);
+    }
+    free(got);
+    math_free(&x);
+}
+
+static void test_totals_any_rows_give_the_sums_in_order(void **state)
+{
+    check_random random = check_seed();
+
+    (void)state;
+    FOR_EACH_KIND(kind)
+    for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++) {
+        check_totals(&random, kind, 1, counts[i]);
+        check_totals(&random, kind, counts[i] % 50, 70);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_adamw_any_count_near_the_hosts),
         cmocka_unit_test(test_norm_any_count_gives_the_hosts_bits),
+        cmocka_unit_test(test_totals_any_rows_give_the_sums_in_order),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

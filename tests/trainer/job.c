@@ -65,6 +65,15 @@ static real *make_room(size_t count)
     return room;
 }
 
+/* From wherever it computes. */
+static void copy(const wefti_replica *replica, real *to, const real *from,
+                 size_t elems)
+{
+    scratch_require(
+        wefti_replica_copy(replica, to, from, elems * sizeof(real)) == WEFT_OK,
+        "a copy");
+}
+
 /* Elements of a tensor's part that lies in this rank's share of its bucket. */
 static void keep_own(real *to, const real *flat, const wefti_replica *replica,
                      const wefti_tensor *tensor)
@@ -72,8 +81,7 @@ static void keep_own(real *to, const real *flat, const wefti_replica *replica,
     wefti_tensor_share own;
     if (wefti_tensor_cut(&replica->plan, tensor, replica->groups[0].rank,
                          &own)) {
-        memcpy(to + own.offset_elems, flat + own.start_elems,
-               own.elems * sizeof(real));
+        copy(replica, to + own.offset_elems, flat + own.start_elems, own.elems);
     }
 }
 
@@ -89,8 +97,8 @@ static void keep_tensors(job_result *result, const wefti_replica *replica)
             result->head_elems = elems;
             result->head_copy =
                 result->head_copy ? result->head_copy : make_room(elems);
-            memcpy(result->head_copy, wefti_replica_values(replica, tensor),
-                   elems * sizeof(real));
+            copy(replica, result->head_copy,
+                 wefti_replica_values(replica, tensor), elems);
         }
         if (tensor->copy || !tensor->here) {
             at += tensor->copy ? 0 : elems;
@@ -99,8 +107,8 @@ static void keep_tensors(job_result *result, const wefti_replica *replica)
         keep_own(result->gradients + at, replica->groups[0].gradient.leaf,
                  replica, tensor);
         if (whole && replica->rank == 0) {
-            memcpy(result->parameters + at,
-                   wefti_replica_values(replica, tensor), elems * sizeof(real));
+            copy(replica, result->parameters + at,
+                 wefti_replica_values(replica, tensor), elems);
         } else if (!whole) {
             keep_own(result->parameters + at, replica->groups[0].values,
                      replica, tensor);

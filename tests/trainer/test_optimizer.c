@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Goal     shares of any number of ranks together are one AdamW step, and one
- *          norm; rates and clipping follow their formulas.
+ *          norm; rates follow their formulas, and clipping its factor.
  * Method   the same random gradients on 1, 2, 3 and 5 ranks, each tensor
  *          compared bitwise with one rank's; padding must stay zero.
  */
 #include "trainer/optimizer.h"
+
+#include "kernels/math/math_stream.h"
 #include "trainer/random.h"
 
 #include <math.h>
@@ -74,9 +76,23 @@ static void close_optimizer(wefti_optimizer *optimizer)
     weft_device_close(device);
 }
 
+/* As a step clips: norm and factor of all blocks. */
+static void clip(double *blocks, size_t count, double *norm, double *factor)
+{
+    const wefti_math_tensor partials =
+        wefti_math_flat(blocks, WEFT_DTYPE_F64, count);
+    const wefti_math_tensor to_norm = wefti_math_flat(norm, WEFT_DTYPE_F64, 1);
+    const wefti_math_tensor to_factor =
+        wefti_math_flat(factor, WEFT_DTYPE_F64, 1);
+    assert_int_equal(wefti_stream_clip(NULL, &to_norm, &to_factor, &partials, 1,
+                                       config.clip),
+                     WEFT_OK);
+}
+
 static outcome run_layout(size_t nranks)
 {
     enum { STEPS = 3, RANKS_MOST = 5 };
+    double factor;
     outcome out;
     wefti_optimizer optimizers[RANKS_MOST];
     assert_int_equal(wefti_parameters_plan(&shape, 9000, nranks, &out.plan),
@@ -100,11 +116,11 @@ static outcome run_layout(size_t nranks)
                                                     blocks),
                              WEFT_OK);
         }
-        out.norm = sqrt(wefti_sumsq_reduce(blocks, out.plan.block_count));
-        double scale = wefti_optimizer_clip(&config, out.norm);
+        clip(blocks, out.plan.block_count, &out.norm, &factor);
+        assert_true(factor < 1);
         for (size_t i = 0; i < out.plan.bucket_count * nranks; i++) {
             assert_int_equal(wefti_optimizer_update(&optimizers[i % nranks],
-                                                    i / nranks, step, scale,
+                                                    i / nranks, step, &factor,
                                                     gradients, out.values),
                              WEFT_OK);
         }
@@ -157,6 +173,7 @@ static void test_update_any_ranks_give_the_same_bits(void **state)
 static void test_update_norms_and_embeddings_do_not_decay(void **state)
 {
     (void)state;
+    const double none = 1; /* by which gradients are clipped */
     wefti_parameters plan;
     wefti_optimizer optimizer;
     assert_int_equal(wefti_parameters_plan(&shape, 9000, 1, &plan), WEFT_OK);
@@ -170,7 +187,7 @@ static void test_update_norms_and_embeddings_do_not_decay(void **state)
     }
     for (size_t i = 0; i < plan.bucket_count; i++) {
         assert_int_equal(
-            wefti_optimizer_update(&optimizer, i, 10, 1.0, zero, values),
+            wefti_optimizer_update(&optimizer, i, 10, &none, zero, values),
             WEFT_OK);
     }
     for (size_t i = 0; i < plan.tensor_count; i++) {
@@ -212,14 +229,40 @@ static void test_rate_rises_then_falls_to_a_tenth(void **state)
     assert_true(wefti_optimizer_rate(&other, 500) == 0.01);
 }
 
-static void test_clip_scales_only_what_is_too_long(void **state)
+/* The gradient is used as if it had been scaled before. */
+static void test_update_clipped_is_that_of_a_scaled_gradient(void **state)
 {
     (void)state;
-    assert_true(wefti_optimizer_clip(&config, 0.5) == 1.0);
-    assert_true(wefti_optimizer_clip(&config, 4.0) == 0.25);
-    wefti_optimizer_config none = config;
-    none.clip = 0;
-    assert_true(wefti_optimizer_clip(&none, 4.0) == 1.0);
+    const double half = 0.5, none = 1;
+    wefti_parameters plan;
+    wefti_optimizer optimizers[2];
+    real *values[2], *gradients[2];
+    assert_int_equal(wefti_parameters_plan(&shape, 9000, 1, &plan), WEFT_OK);
+    for (int i = 0; i < 2; i++) {
+        open_optimizer(&optimizers[i], &plan, 0);
+        values[i] = calloc(plan.flat_elems, sizeof(real));
+        gradients[i] = calloc(plan.flat_elems, sizeof(real));
+        assert_non_null(values[i]);
+        assert_non_null(gradients[i]);
+        make_gradients(&plan, 1, gradients[i]);
+    }
+    for (size_t i = 0; i < plan.flat_elems; i++) {
+        gradients[1][i] *= (real)half;
+    }
+    for (size_t i = 0; i < plan.bucket_count * 2; i++) {
+        assert_int_equal(wefti_optimizer_update(&optimizers[i % 2], i / 2, 10,
+                                                i % 2 ? &none : &half,
+                                                gradients[i % 2],
+                                                values[i % 2]),
+                         WEFT_OK);
+    }
+    assert_memory_equal(values[0], values[1], plan.flat_elems * sizeof(real));
+    for (int i = 0; i < 2; i++) {
+        free(values[i]);
+        free(gradients[i]);
+        close_optimizer(&optimizers[i]);
+    }
+    wefti_parameters_fini(&plan);
 }
 
 int main(void)
@@ -228,7 +271,7 @@ int main(void)
         cmocka_unit_test(test_update_any_ranks_give_the_same_bits),
         cmocka_unit_test(test_update_norms_and_embeddings_do_not_decay),
         cmocka_unit_test(test_rate_rises_then_falls_to_a_tenth),
-        cmocka_unit_test(test_clip_scales_only_what_is_too_long),
+        cmocka_unit_test(test_update_clipped_is_that_of_a_scaled_gradient),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

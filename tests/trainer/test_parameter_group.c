@@ -111,9 +111,7 @@ typedef struct rank_state {
     weft_device *device;   /* the scene's */
     wefti_replica replica; /* of it the plan, the groups and compute alone */
     weft_bucket_set *reduce[GROUPS];
-    double *squares; /* of the device */
-    double *blocks;  /* [block_count], what they are on all ranks */
-    real *room;      /* for any array */
+    real *room; /* for any array */
 } rank_state;
 
 static weft_status copy(const rank_state *own, void *dst, const void *src,
@@ -127,19 +125,14 @@ static weft_status copy(const rank_state *own, void *dst, const void *src,
 static weft_status make_room(rank_state *own)
 {
     const wefti_parameters *plan = &own->replica.plan;
-    size_t bytes = plan->block_count * sizeof(*own->blocks);
-    void *squares;
-    own->blocks = calloc(plan->block_count, sizeof(*own->blocks));
+    const wefti_step_sums sums = {.device = own->device,
+                                  .compute = own->replica.compute,
+                                  .comm = own->comms.job,
+                                  .blocks = plan->block_count,
+                                  .most = optimizer.clip};
     own->room = calloc(plan->flat_elems, sizeof(*own->room));
-    if (!own->blocks || !own->room) {
-        return WEFT_ERR_NO_MEMORY;
-    }
-    weft_status status = weft_device_alloc(own->device, bytes, &squares);
-    if (status != WEFT_OK) {
-        return status;
-    }
-    own->squares = squares;
-    return copy(own, squares, own->blocks, bytes);
+    return own->room ? wefti_step_sums_init(&own->replica.sums, &sums)
+                     : WEFT_ERR_NO_MEMORY;
 }
 
 static weft_status make_groups(rank_state *own)
@@ -208,10 +201,9 @@ static void close_rank(rank_state *own)
     }
     wefti_parameters_fini(&own->replica.plan);
     wefti_mesh_leave(&own->comms);
-    weft_device_free(own->device, own->squares);
+    wefti_step_sums_fini(&own->replica.sums);
     weft_stream_destroy(own->replica.compute);
     free(own->room);
-    free(own->blocks);
     free(own);
 }
 
@@ -270,19 +262,20 @@ static weft_status square_group(rank_state *own, size_t number)
         status = weft_bucket_wait(own->reduce[number], b - 1);
         if (status == WEFT_OK) {
             status = wefti_optimizer_square(&group->optimizer, b - 1,
-                                            group->gradient.leaf, own->squares);
+                                            group->gradient.leaf,
+                                            own->replica.sums.squares);
         }
     }
     return status;
 }
 
 static weft_status update_group(wefti_parameter_group *group, size_t step,
-                                double scale, weft_bucket_mode mode)
+                                const double *factor, weft_bucket_mode mode)
 {
     weft_status status = wefti_parameter_group_begin(group, mode);
     for (size_t b = 0; b < group->plan->bucket_count && status == WEFT_OK;
          b++) {
-        status = wefti_optimizer_update(&group->optimizer, b, step, scale,
+        status = wefti_optimizer_update(&group->optimizer, b, step, factor,
                                         group->gradient.leaf, group->values);
         if (status == WEFT_OK) {
             status = weft_bucket_ready(group->gather, b);
@@ -294,9 +287,10 @@ static weft_status update_group(wefti_parameter_group *group, size_t step,
 static weft_status run_step(rank_state *own, size_t step, weft_bucket_mode mode,
                             double *norm_out)
 {
+    static const double no_times[WEFTI_STEP_TIMES];
     wefti_replica *replica = &own->replica;
-    size_t blocks = replica->plan.block_count;
-    weft_status status = WEFT_OK;
+    wefti_step_facts facts = {.norm = (double)NAN};
+    weft_status status = wefti_step_sums_begin(&replica->sums, no_times);
     for (size_t g = 0; g < GROUPS && status == WEFT_OK; g++) {
         status = reduce_group(own, g, step, mode);
     }
@@ -304,20 +298,19 @@ static weft_status run_step(rank_state *own, size_t step, weft_bucket_mode mode,
         status = square_group(own, g);
     }
     if (status == WEFT_OK) {
-        status =
-            copy(own, own->blocks, own->squares, blocks * sizeof(*own->blocks));
+        status = wefti_step_sums_collect(&replica->sums);
     }
     if (status == WEFT_OK) {
-        status =
-            weft_allreduce(own->blocks, own->blocks, blocks, WEFT_DTYPE_F64,
-                           WEFT_REDOP_SUM, own->comms.job, NULL);
+        status = wefti_step_sums_clip(&replica->sums);
     }
-    *norm_out = sqrt(wefti_sumsq_reduce(own->blocks, blocks));
     for (size_t g = 0; g < GROUPS && status == WEFT_OK; g++) {
         status =
-            update_group(&replica->groups[g], step,
-                         wefti_optimizer_clip(&optimizer, *norm_out), mode);
+            update_group(&replica->groups[g], step, replica->sums.factor, mode);
     }
+    if (status == WEFT_OK) {
+        status = wefti_step_sums_read(&replica->sums, &facts);
+    }
+    *norm_out = facts.norm;
     return status;
 }
 

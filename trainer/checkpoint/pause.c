@@ -165,7 +165,10 @@ static weft_status stop(wefti_pause *pause, size_t cut)
         status = await_reduced(pause, pause->ends[cut]);
     }
     if (status == WEFT_OK) {
-        status = wefti_pipe_read_losses(replica);
+        status = wefti_pipe_total_losses(replica);
+    }
+    if (status == WEFT_OK) {
+        status = wefti_replica_wait(replica);
     }
     int64_t before_ns = wefti_clock_ns();
     if (status == WEFT_OK) {

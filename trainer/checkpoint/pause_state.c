@@ -184,7 +184,7 @@ void wefti_pause_list(wefti_pause *pause)
     wefti_state_add_shares(replica, false, &pause->list);
     pause->base_count = pause->list.count; /* "losses" comes next */
     wefti_pause_describe(pause, pause->fields);
-    add(pause, "losses", WEFT_DTYPE_F64, wefti_replica_losses(replica),
+    add(pause, "losses", WEFT_DTYPE_F64, replica->sums.losses,
         replica->config.global_batch);
     add(pause, "fields", WEFT_DTYPE_I64, pause->fields, WEFTI_PAUSE_FIELDS);
     add(pause, "live", WEFT_DTYPE_U8, pause->live, pipe->slots);

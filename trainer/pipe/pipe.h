@@ -121,12 +121,12 @@ WEFT_NODISCARD weft_status wefti_pipe_train(struct wefti_replica *replica,
                                             weft_bucket_mode reduce);
 
 /*
- * wefti_pipe_read_losses - waits for what is queued; losses of the
- * micro-batches since the last time go to their places on the ranks that have
- * the last stage.
+ * wefti_pipe_total_losses - losses of the micro-batches since the last time go
+ * to their places in the step's sums, on the ranks that have the last stage.
+ * Queued.
  */
 WEFT_NODISCARD weft_status
-wefti_pipe_read_losses(struct wefti_replica *replica);
+wefti_pipe_total_losses(struct wefti_replica *replica);
 
 /* Whether an action adds a micro-batch's gradients of a stage. */
 bool wefti_pipe_adds(const weft_action *action, int stage);

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * trainer/pipe/pipe_batch.c - tokens to the device, losses from it.
+ * trainer/pipe/pipe_batch.c - tokens to the device, and their losses.
  */
 #include "trainer/pipe/pipe_batch.h"
 
 #include "base/check.h"
 #include "base/error.h"
+#include "kernels/math/math_stream.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -20,13 +21,12 @@ static size_t tokens_of(const wefti_pipe_batch *batch)
 
 /* NULL once something has failed. */
 static void *alloc(const wefti_pipe_batch *batch, weft_memory_kind kind,
-                   size_t elem_bytes, weft_status *status)
+                   size_t count, size_t elem_bytes, weft_status *status)
 {
     void *made = NULL;
     if (*status == WEFT_OK) {
         *status = weft_device_alloc_kind(
-            batch->device, kind, batch->count * tokens_of(batch) * elem_bytes,
-            &made);
+            batch->device, kind, count * tokens_of(batch) * elem_bytes, &made);
     }
     return *status == WEFT_OK ? made : NULL;
 }
@@ -36,14 +36,15 @@ weft_status wefti_pipe_batch_init(wefti_pipe_batch *batch,
 {
     const weft_memory_kind here = WEFT_MEMORY_PINNED,
                            there = WEFT_MEMORY_DEVICE;
+    const size_t all = given->count;
     weft_status status = WEFT_OK;
     *batch = *given;
-    batch->host_tokens = alloc(batch, here, sizeof(int32_t), &status);
-    batch->host_targets = alloc(batch, here, sizeof(int32_t), &status);
-    batch->host_losses = alloc(batch, here, sizeof(real), &status);
-    batch->tokens = alloc(batch, there, sizeof(int32_t), &status);
-    batch->targets = alloc(batch, there, sizeof(int32_t), &status);
-    batch->losses = alloc(batch, there, sizeof(real), &status);
+    batch->host_tokens = alloc(batch, here, all, sizeof(int32_t), &status);
+    batch->host_targets = alloc(batch, here, all, sizeof(int32_t), &status);
+    batch->host_losses = alloc(batch, here, 1, sizeof(real), &status);
+    batch->tokens = alloc(batch, there, all, sizeof(int32_t), &status);
+    batch->targets = alloc(batch, there, all, sizeof(int32_t), &status);
+    batch->losses = alloc(batch, there, all, sizeof(real), &status);
     batch->measured = calloc(batch->count, sizeof(*batch->measured));
     return status != WEFT_OK || batch->measured
                ? status
@@ -65,8 +66,8 @@ void wefti_pipe_batch_fini(wefti_pipe_batch *batch)
 
 size_t wefti_pipe_batch_bytes(const wefti_pipe_batch *batch)
 {
-    return 2 * batch->count * tokens_of(batch) *
-           (2 * sizeof(int32_t) + sizeof(real));
+    return tokens_of(batch) * (batch->count * 4 * sizeof(int32_t) +
+                               (batch->count + 1) * sizeof(real));
 }
 
 /* ---- there ----------------------------------------------------------------
@@ -106,7 +107,7 @@ wefti_micro_batch wefti_pipe_batch_get(const wefti_pipe_batch *batch,
                                batch->sequences, batch->length};
 }
 
-/* ---- and back -------------------------------------------------------------
+/* ---- losses -----------------------------------------------------------------
  */
 
 real *wefti_pipe_batch_measure(wefti_pipe_batch *batch, size_t micro)
@@ -116,41 +117,39 @@ real *wefti_pipe_batch_measure(wefti_pipe_batch *batch, size_t micro)
     return batch->losses + micro * tokens_of(batch);
 }
 
-weft_status wefti_pipe_batch_collect(const wefti_pipe_batch *batch)
+/* Of micro-batches first .. end - 1. */
+static weft_status total(const wefti_pipe_batch *batch, size_t first,
+                         size_t end, double *totals)
 {
-    const size_t tokens = tokens_of(batch);
+    const size_t rows = (end - first) * batch->sequences;
+    const wefti_math_tensor sums = wefti_math_flat(
+        totals + first * batch->sequences, WEFT_DTYPE_F64, rows);
+    const wefti_math_tensor losses =
+        wefti_math_rows(batch->losses + first * tokens_of(batch),
+                        WEFTI_REAL_DTYPE, rows, batch->length);
+    return wefti_stream_totals(batch->compute, &sums, &losses);
+}
+
+weft_status wefti_pipe_batch_total(wefti_pipe_batch *batch, double *totals)
+{
     weft_status status = WEFT_OK;
-    for (size_t i = 0; i < batch->count && status == WEFT_OK; i++) {
-        if (batch->measured[i]) {
-            status =
-                weft_device_copy(batch->device, batch->host_losses + i * tokens,
-                                 batch->losses + i * tokens,
-                                 tokens * sizeof(real), batch->compute);
+    size_t end = 0;
+    for (size_t first = 0; first < batch->count && status == WEFT_OK;
+         first = end + 1) {
+        for (end = first; end < batch->count && batch->measured[end]; end++) {
         }
+        status = first < end ? total(batch, first, end, totals) : WEFT_OK;
     }
+    memset(batch->measured, 0, batch->count * sizeof(*batch->measured));
     return status;
 }
 
-double wefti_pipe_batch_loss(const wefti_pipe_batch *batch, size_t micro,
-                             size_t sequence)
+double wefti_pipe_batch_loss(const wefti_pipe_batch *batch, size_t sequence)
 {
-    const real *losses = batch->host_losses +
-                         (micro * batch->sequences + sequence) * batch->length;
+    const real *losses = batch->host_losses + sequence * batch->length;
     double sum = 0;
     for (size_t t = 0; t < batch->length; t++) {
         sum += (double)losses[t];
     }
     return sum;
-}
-
-void wefti_pipe_batch_sum(wefti_pipe_batch *batch, double *sums)
-{
-    for (size_t micro = 0; micro < batch->count; micro++) {
-        for (size_t i = 0; batch->measured[micro] && i < batch->sequences;
-             i++) {
-            sums[micro * batch->sequences + i] =
-                wefti_pipe_batch_loss(batch, micro, i);
-        }
-    }
-    memset(batch->measured, 0, batch->count * sizeof(*batch->measured));
 }

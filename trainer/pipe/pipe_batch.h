@@ -5,17 +5,18 @@
  *
  *   tokens, targets --send--> device: F ... cross entropy
  *                                               |
- *   sums <--sum-- the host's copy <--collect-- losses
+ *                                            losses --total--> by sequence
  *
- * Nothing here waits: the host writes what send copies, and sums what collect
- * has copied, when it has waited for the stream.
+ * Nothing here waits: the host writes what send copies when it has waited for
+ * the stream.
  */
 #ifndef TRAINER_PIPE_PIPE_BATCH_H
 #define TRAINER_PIPE_PIPE_BATCH_H
 
 #include "trainer/program/program_run.h"
 
-/* Arrays are [count][sequences][length]; the host's are pinned. */
+/* Arrays are [count][sequences][length]; the host's are pinned, and its losses
+ * are those of one micro-batch, for passes between steps. */
 typedef struct wefti_pipe_batch {
     weft_device *device;
     weft_stream *compute;
@@ -25,7 +26,7 @@ typedef struct wefti_pipe_batch {
     int32_t *host_tokens, *host_targets;
     real *losses; /* of tokens, in nats */
     real *host_losses;
-    bool *measured; /* [count] since the last sum */
+    bool *measured; /* [count] since the last total */
 } wefti_pipe_batch;
 
 /*
@@ -56,15 +57,16 @@ wefti_micro_batch wefti_pipe_batch_get(const wefti_pipe_batch *batch,
 /* Where its losses are left, now. */
 real *wefti_pipe_batch_measure(wefti_pipe_batch *batch, size_t micro);
 
-/* Those that were measured come to the host. */
-WEFT_NODISCARD weft_status
-wefti_pipe_batch_collect(const wefti_pipe_batch *batch);
+/*
+ * wefti_pipe_batch_total - the losses of sequences, each the sum of its tokens'
+ * in order, of those that were measured; others stay. Queued.
+ *
+ * totals     [count][sequences] of the device
+ */
+WEFT_NODISCARD weft_status wefti_pipe_batch_total(wefti_pipe_batch *batch,
+                                                  double *totals);
 
-/* A sequence's loss: the sum of those that have come. */
-double wefti_pipe_batch_loss(const wefti_pipe_batch *batch, size_t micro,
-                             size_t sequence);
-
-/* Of all that were collected, to sums [count][sequences]; the others stay. */
-void wefti_pipe_batch_sum(wefti_pipe_batch *batch, double *sums);
+/* The same sum of what is in the host's losses. */
+double wefti_pipe_batch_loss(const wefti_pipe_batch *batch, size_t sequence);
 
 #endif

@@ -264,19 +264,12 @@ static weft_status send_batch(wefti_replica *replica)
     return status;
 }
 
-weft_status wefti_pipe_read_losses(wefti_replica *replica)
+weft_status wefti_pipe_total_losses(wefti_replica *replica)
 {
     wefti_pipe_batch *batch = &replica->pipe.batch;
-    weft_status status = wefti_pipe_batch_collect(batch);
-    if (status == WEFT_OK) {
-        status = wefti_replica_wait(replica);
-    }
-    if (status == WEFT_OK) {
-        size_t first = wefti_replica_first_micro(replica, replica->copy);
-        wefti_pipe_batch_sum(batch, wefti_replica_losses(replica) +
-                                        first * batch->sequences);
-    }
-    return status;
+    size_t first = wefti_replica_first_micro(replica, replica->copy);
+    return wefti_pipe_batch_total(batch, replica->sums.losses +
+                                             first * batch->sequences);
 }
 
 weft_status wefti_pipe_train(wefti_replica *replica, weft_bucket_mode reduce)

@@ -90,7 +90,7 @@ static weft_status read_losses(wefti_replica *replica,
         status = wefti_replica_wait(replica);
     }
     for (size_t i = 0; i < pass->batch->sequences && status == WEFT_OK; i++) {
-        losses_out[i] = wefti_pipe_batch_loss(batch, 0, i);
+        losses_out[i] = wefti_pipe_batch_loss(batch, i);
     }
     return status;
 }

@@ -243,12 +243,8 @@ weft_status wefti_node_attention_backward(const wefti_node_args *args,
     const tensor sums = dense(lse, rows, heads->heads);
     const tensor dots = dense(delta, rows, heads->heads);
     const wefti_math_heads how = heads_of(args, heads);
-    weft_status status =
-        wefti_stream_attention_delta(args->pass->compute, &dots, &o, &above);
-    if (status == WEFT_OK) {
-        status = wefti_stream_attention_backward(
-            args->pass->compute, &d.q, &d.k, &d.v, &above, &in.q, &in.k, &in.v,
-            &sums, &dots, &how, false);
-    }
+    weft_status status = wefti_stream_attention_backward(
+        args->pass->compute, &d.q, &d.k, &d.v, &above, &in.q, &in.k, &in.v, &o,
+        &sums, &dots, &how, false);
     return status == WEFT_OK ? turn(args, heads, dqkv, true) : status;
 }

@@ -3,6 +3,7 @@
 
 #include "comm/core/core.h"
 #include "tests/comm/values.h"
+#include "tests/repeat.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -169,9 +170,7 @@ int one_op_run_messages(weft_comm *comm, one_op_room *room)
     parts[0].dtype = parts[1].dtype = WEFT_DTYPE_U8;
     int failures = CHECK(weft_p2p_post(parts, 2, comm, NULL) == WEFT_OK);
     memset(out, 0x5A, BYTES);
-    for (size_t i = 0; i < BYTES && !failures; i++) {
-        failures += CHECK(in[i] == 1 + before);
-    }
+    failures += CHECK(in[0] == 1 + before && repeats(in, 1, BYTES));
     give_back(room, 0, out);
     give_back(room, 1, in);
     return failures;

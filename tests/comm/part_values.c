@@ -6,6 +6,7 @@
 
 #include "tests/comm/sums.h"
 #include "tests/kernels/reduce_reference.h"
+#include "tests/repeat.h"
 
 #include <string.h>
 
@@ -39,9 +40,10 @@ void part_values_fill(const part_values *made, unsigned char *at, int from,
                       int to, size_t elems)
 {
     size_t first = first_kind(made, from, to);
-    for (size_t i = 0; i < elems; i++) {
-        store(made, at, i, made->held, (first + i % PERIOD * 3) % made->kinds);
+    for (size_t i = 0; i < elems && i < PERIOD; i++) {
+        store(made, at, i, made->held, (first + i * 3) % made->kinds);
     }
+    repeat(at, PERIOD * made->elem_bytes, elems * made->elem_bytes);
 }
 
 void part_values_reduce(const part_values *made, unsigned char *at, int to,
@@ -66,9 +68,10 @@ void part_values_reduce(const part_values *made, unsigned char *at, int to,
     }
     sums_reference(reduced, sources, made->nranks, PART_VALUES_FEW, made->dtype,
                    made->redop);
-    for (size_t i = 0; i < elems; i++) {
-        store(made, at, i, reduced, i % PERIOD * 3 % PART_VALUES_FEW);
+    for (size_t i = 0; i < elems && i < PERIOD; i++) {
+        store(made, at, i, reduced, i * 3 % PART_VALUES_FEW);
     }
+    repeat(at, PERIOD * made->elem_bytes, elems * made->elem_bytes);
 }
 
 void part_values_scale(const part_values *made, unsigned char *at, int rank)

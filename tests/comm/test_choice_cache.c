@@ -25,7 +25,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { RANKS_MOST = 16, STEPS = 200000, THREADS = 4, THREAD_STEPS = 100000 };
+/* Sanitizers slow everything down. */
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+enum { STEPS = 20000, THREAD_STEPS = 20000 };
+#else
+enum { STEPS = 200000, THREAD_STEPS = 100000 };
+#endif
+enum { RANKS_MOST = 16, THREADS = 4 };
 
 typedef enum property {
     COLLECTIVE,

@@ -30,10 +30,15 @@ enum { EVERY_WORLD = 4, DRAWN = 20 };
 #elif defined(__SANITIZE_ADDRESS__)
 enum { EVERY_WORLD = 4, DRAWN = 60 };
 #else
-enum { EVERY_WORLD = 5, DRAWN = 300 };
+enum { EVERY_WORLD = 5, DRAWN = 60 };
 #endif
 
 enum { MOST_RANKS = 24 };
+
+static bool is_long(void)
+{
+    return getenv("WEFT_TEST_LONG") != NULL;
+}
 
 static const weft_collective collectives[] = {
     WEFT_COLLECTIVE_ALLREDUCE, WEFT_COLLECTIVE_REDUCE,
@@ -242,7 +247,7 @@ static void test_sums_larger_worlds_exact_and_least(void **state)
     (void)state;
     uint64_t seed = random_seed();
     size_t worlds = 0;
-    for (int round = 0; round < DRAWN; round++) {
+    for (int round = 0; round < (is_long() ? 5 * DRAWN : DRAWN); round++) {
         world own;
         draw_world(&own, &seed);
         check_nodes(&own);
@@ -259,7 +264,7 @@ static void test_sums_through_two_levels_exact(void **state)
 {
     (void)state;
     uint64_t seed = random_seed();
-    for (int round = 0; round < DRAWN; round++) {
+    for (int round = 0; round < (is_long() ? 5 * DRAWN : DRAWN); round++) {
         uint64_t drawn = random_next(&seed);
         world own = {.nranks = 6 + (int)(drawn % (MOST_RANKS - 5))};
         int outer[MOST_RANKS];

@@ -30,10 +30,17 @@
 
 /* Sanitizers slow everything down: fewer worlds and counts, but with --long
  * those that releases have by default. */
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+#if defined(__SANITIZE_THREAD__)
+enum { SANITIZED = 1 };
+#define SLOW_WORLDS "359" /* one rank shares nothing, two are in forced ones   \
+                           */
+#else
+#if defined(__SANITIZE_ADDRESS__)
 enum { SANITIZED = 1 };
 #else
 enum { SANITIZED = 0 };
+#endif
+#define SLOW_WORLDS "12359"
 #endif
 static bool is_slow;
 
@@ -486,7 +493,7 @@ static int run_world(int nranks, weft_device *device)
  * is slow, the many only as threads with what the library chooses itself. */
 static bool is_worth(int nranks)
 {
-    static const char *const few[] = {"1234579", "12359", "5", "5"};
+    static const char *const few[] = {"1234579", SLOW_WORLDS, "5", "5"};
     static const char *const fewer = "1257"; /* of more, unless it is usual */
     bool forced = getenv("WEFT_ALGO") != NULL;
     bool usual = !forced && strcmp(mode, "threads") == 0;

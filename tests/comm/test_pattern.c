@@ -104,8 +104,10 @@ static size_t check_world(weft_collective collective, int nranks,
                 continue; /* 100 000s of short messages */
             }
             for (int root = 0; root < (rooted ? nranks : 1); root++) {
-                /* Roots are many: one order each, unless there is time. */
-                int order = rooted && !is_long() ? root + (int)(i + j) : -1;
+                /* Roots are many, and large worlds slow: one order each, unless
+                 * there is time. */
+                bool one = (rooted || nranks > 9) && !is_long();
+                int order = one ? root + (int)(i + j) : -1;
                 sim_case what = {.problem = {.collective = collective,
                                              .nranks = nranks,
                                              .root = root,

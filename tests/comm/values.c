@@ -6,6 +6,7 @@
 
 #include "tests/comm/sums.h"
 #include "tests/kernels/reduce_reference.h"
+#include "tests/repeat.h"
 
 #include <string.h>
 
@@ -54,11 +55,12 @@ void values_init(values *made, weft_dtype dtype, weft_redop redop, int rank,
 static void lay(const values *made, const unsigned char *table, size_t turn,
                 unsigned char *at, size_t first, size_t elems)
 {
-    for (size_t i = 0; i < elems; i++) {
+    for (size_t i = 0; i < elems && i < PERIOD; i++) {
         size_t kind = (kind_of(first + i) + turn) % VALUES_KINDS;
         memcpy(at + i * made->elem_bytes, table + kind * made->elem_bytes,
                made->elem_bytes);
     }
+    repeat(at, PERIOD * made->elem_bytes, elems * made->elem_bytes);
 }
 
 void values_fill(const values *made, unsigned char *at, int rank, size_t first,

@@ -9,11 +9,16 @@
 
 #include <math.h>
 #include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #include <cjson/cJSON.h>
+#include <cmocka.h>
 
 static const char config_text[] =
     "model: {layers: 2, hidden_size: 32, heads: 4, kv_heads: 2,\n"
@@ -336,4 +341,28 @@ void job_result_fini(job_result *result)
     free(result->gradients);
     free(result->head_copy);
     result->parameters = result->gradients = result->head_copy = NULL;
+}
+
+job_result job_run_well(scratch *own, const job *what)
+{
+    job_result result = job_run(own, what);
+    if (result.status != WEFT_OK) {
+        print_error("%d ranks: %s\n", what->nranks, result.error);
+    }
+    assert_int_equal(result.status, WEFT_OK);
+    assert_true(result.step_error_ms < 1e-3);
+    return result;
+}
+
+void job_assert_same_bits(const job_result *a, const job_result *b)
+{
+    assert_int_equal(a->steps, b->steps);
+    for (size_t i = 0; i < a->steps; i++) {
+        assert_true(a->loss[i] == b->loss[i]);
+        assert_true(a->grad_norm[i] == b->grad_norm[i]);
+    }
+    assert_true(a->val_loss == b->val_loss);
+    assert_int_equal(a->parameter_count, b->parameter_count);
+    assert_memory_equal(a->parameters, b->parameters,
+                        a->parameter_count * sizeof(real));
 }

@@ -72,4 +72,10 @@ void job_prepare(scratch *own, uint64_t seed);
 job_result job_run(scratch *own, const job *what);
 void job_result_fini(job_result *result);
 
+/* Asserts that it ends well and that the terms of each step add up. */
+job_result job_run_well(scratch *own, const job *what);
+
+/* Of each step's loss and norm, and of what was learned. */
+void job_assert_same_bits(const job_result *a, const job_result *b);
+
 #endif

@@ -52,7 +52,9 @@ static weft_status look_at(const wefti_replica *replica,
     wefti_tensor_share own = {.elems = 0};
     double most = 0;
     size_t zeros = 0;
-    (void)wefti_tensor_cut(&replica->plan, tensor, group->rank, &own);
+    if (tensor->counts) {
+        (void)wefti_tensor_cut(&replica->plan, tensor, group->rank, &own);
+    }
     real *values = malloc(own.elems * sizeof(*values) + 1);
     if (!values) {
         return wefti_error(WEFT_ERR_NO_MEMORY,

@@ -84,11 +84,12 @@ weft_status wefti_optimizer_square(const wefti_optimizer *optimizer,
     for (size_t i = 0; i < plan->tensor_count && status == WEFT_OK; i++) {
         const wefti_tensor *tensor = &plan->tensors[i];
         wefti_tensor_share own;
-        if (!tensor->copy && cut_from(optimizer, bucket, tensor, &own)) {
+        if (!tensor->copy && tensor->counts &&
+            cut_from(optimizer, bucket, tensor, &own)) {
             const wefti_math_tensor x =
                 flat(gradient + own.start_elems, own.padded_elems);
             const wefti_math_tensor sums = wefti_math_flat(
-                blocks + tensor->first_block +
+                blocks + tensor->square_block +
                     own.offset_elems / WEFTI_BLOCK_ELEMS,
                 WEFT_DTYPE_F64, wefti_sumsq_blocks(own.padded_elems));
             status = wefti_stream_sumsq(optimizer->compute, &sums, &x);

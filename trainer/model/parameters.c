@@ -48,23 +48,58 @@ static void number_blocks(wefti_parameters *plan, wefti_tensor *tensor)
     plan->parameter_count += elems;
 }
 
-/* Which rows of a tensor this rank would have. */
+/* Which part of a tensor this rank would have. */
+static void find_part(const wefti_parameters_config *config,
+                      wefti_tensor *tensor)
+{
+    const bool tensors = config->tensor.parts > 1;
+    switch (tensor->info.split) {
+    case WEFTI_SPLIT_NONE:
+        tensor->parts = 1;
+        break;
+    case WEFTI_SPLIT_EXPERT:
+        tensor->parts = config->expert_parts;
+        tensor->part = config->expert_part;
+        break;
+    case WEFTI_SPLIT_ROW:
+    case WEFTI_SPLIT_COLUMN:
+    case WEFTI_SPLIT_VOCABULARY:
+        tensor->parts = tensors ? config->tensor.parts : 1;
+        tensor->part = tensors ? config->tensor.part : 0;
+        break;
+    }
+    /* What all have whole, the first has for all of them. */
+    tensor->counts = tensor->info.split != WEFTI_SPLIT_NONE ||
+                     config->tensor.part == 0 || !tensors;
+}
+
+/* What of it that is. */
 static weft_status split(const wefti_parameters_config *config,
                          wefti_tensor *tensor)
 {
     const wefti_tensor_info *info = &tensor->info;
-    size_t parts = info->split == WEFTI_SPLIT_EXPERT ? config->expert_parts : 1;
+    find_part(config, tensor);
+    const size_t parts = tensor->parts;
+    const bool experts = info->split == WEFTI_SPLIT_EXPERT;
     WEFTI_ASSERT(parts > 0);
-    if (parts > 1 && (info->rows % parts != 0 ||
-                      wefti_tensor_elems(info) / parts % WEFTI_BLOCK_ELEMS)) {
+    if (experts && parts > 1 &&
+        (info->rows % parts != 0 ||
+         wefti_tensor_elems(info) / parts % WEFTI_BLOCK_ELEMS)) {
         return wefti_error(WEFT_ERR_INVALID,
                            "%s: %zu rows of %zu in %zu parts: allowed are "
                            "parts of whole rows and multiples of %d elements",
                            info->name, info->rows, info->columns, parts,
                            WEFTI_BLOCK_ELEMS);
     }
-    tensor->rows = info->rows / parts;
-    tensor->first_row = parts > 1 ? config->expert_part * tensor->rows : 0;
+    const bool columns = info->split == WEFTI_SPLIT_COLUMN;
+    WEFTI_ASSERT((columns ? info->columns : info->rows) % parts == 0);
+    tensor->rows = columns ? info->rows : info->rows / parts;
+    tensor->columns = columns ? info->columns / parts : info->columns;
+    tensor->square_block = tensor->first_block;
+    if (experts) {
+        tensor->square_block +=
+            tensor->part * tensor->rows * tensor->columns / WEFTI_BLOCK_ELEMS;
+    }
     return WEFT_OK;
 }
 
@@ -207,6 +242,17 @@ static weft_status take_room(wefti_parameters *plan,
     return WEFT_OK;
 }
 
+static wefti_model_shape own_shape(const wefti_parameters_config *config)
+{
+    const size_t parts = config->tensor.parts > 1 ? config->tensor.parts : 1;
+    wefti_model_shape own = config->shape;
+    own.heads /= parts;
+    own.kv_heads /= parts;
+    own.ffn /= parts;
+    own.vocab /= parts;
+    return own;
+}
+
 weft_status wefti_parameters_plan_list(const wefti_parameters_config *config,
                                        const wefti_tensor_list *list,
                                        wefti_parameters *plan_out)
@@ -214,6 +260,8 @@ weft_status wefti_parameters_plan_list(const wefti_parameters_config *config,
     WEFTI_ASSERT(config->part_count > 0);
     *plan_out =
         (wefti_parameters){.shape = config->shape,
+                           .own = own_shape(config),
+                           .tensor = config->tensor,
                            .part_count = config->part_count,
                            .group_count = list->group_count,
                            .copies_head = config->shape.tied && config->cut};
@@ -287,6 +335,25 @@ static double start_deviation(const wefti_parameters *plan,
     return start->head;
 }
 
+/* The numbers of the whole tensor come one after the other. */
+static void draw(const wefti_tensor *tensor, double deviation,
+                 wefti_random *random, real *values)
+{
+    const size_t all = wefti_tensor_here_elems(tensor);
+    size_t drawn = 0;
+    for (size_t at = 0; at < all;) {
+        const wefti_tensor_stretch next = wefti_tensor_find(tensor, at);
+        for (; drawn < next.whole; drawn++) {
+            (void)wefti_random_normal(random);
+        }
+        for (; drawn < next.whole + next.elems; drawn++, at++) {
+            values[at] = tensor->info.kind == WEFTI_TENSOR_NORM
+                             ? (real)1.0
+                             : (real)(deviation * wefti_random_normal(random));
+        }
+    }
+}
+
 void wefti_parameters_init(const wefti_parameters *plan, uint64_t seed,
                            const wefti_start *start, real *const *values_out)
 {
@@ -299,25 +366,75 @@ void wefti_parameters_init(const wefti_parameters *plan, uint64_t seed,
             continue;
         }
         real *values = values_out[tensor->info.group] + tensor->start_elems;
-        size_t before = tensor->first_row * tensor->info.columns;
-        size_t elems = wefti_tensor_here_elems(tensor);
-        double deviation = start_deviation(plan, start, tensor);
         wefti_random random = wefti_random_make(
             seed, tensor->copy ? wefti_tensor_embedding() : i);
-        for (size_t k = 0; k < before; k++) {
-            (void)wefti_random_normal(&random);
-        }
-        for (size_t k = 0; k < elems; k++) {
-            values[k] = tensor->info.kind == WEFTI_TENSOR_NORM
-                            ? (real)1.0
-                            : (real)(deviation * wefti_random_normal(&random));
-        }
+        draw(tensor, start_deviation(plan, start, tensor), &random, values);
     }
 }
 
 size_t wefti_tensor_here_elems(const wefti_tensor *tensor)
 {
-    return tensor->rows * tensor->info.columns;
+    return tensor->rows * tensor->columns;
+}
+
+/* Of each piece the same part of its rows. */
+static wefti_tensor_stretch find_rows(const wefti_tensor *tensor, size_t here)
+{
+    const wefti_tensor_info *info = &tensor->info;
+    const size_t count = info->split == WEFTI_SPLIT_ROW ? info->piece_count : 0;
+    size_t whole = 0, own = 0; /* where the piece begins */
+    size_t rows = info->rows;
+    for (size_t k = 0; k < count; k++) {
+        rows = info->pieces[k].rows;
+        size_t elems = rows / tensor->parts * info->columns;
+        if (k + 1 == count || here < own + elems) {
+            break;
+        }
+        own += elems;
+        whole += rows * info->columns;
+    }
+    const size_t elems = rows / tensor->parts * info->columns;
+    return (wefti_tensor_stretch){.here = here,
+                                  .whole = whole + tensor->part * elems +
+                                           (here - own),
+                                  .elems = own + elems - here};
+}
+
+wefti_tensor_stretch wefti_tensor_find(const wefti_tensor *tensor, size_t here)
+{
+    if (tensor->columns == tensor->info.columns) {
+        return find_rows(tensor, here);
+    }
+    const size_t row = here / tensor->columns, column = here % tensor->columns;
+    return (wefti_tensor_stretch){.here = here,
+                                  .whole = row * tensor->info.columns +
+                                           tensor->part * tensor->columns +
+                                           column,
+                                  .elems = tensor->columns - column};
+}
+
+void wefti_tensor_take(const wefti_tensor *tensor, const real *whole,
+                       real *here_out)
+{
+    const size_t all = wefti_tensor_here_elems(tensor);
+    for (size_t at = 0; at < all;) {
+        const wefti_tensor_stretch next = wefti_tensor_find(tensor, at);
+        memcpy(here_out + at, whole + next.whole,
+               next.elems * sizeof(*here_out));
+        at += next.elems;
+    }
+}
+
+void wefti_tensor_put(const wefti_tensor *tensor, const real *here,
+                      real *whole_out)
+{
+    const size_t all = wefti_tensor_here_elems(tensor);
+    for (size_t at = 0; at < all;) {
+        const wefti_tensor_stretch next = wefti_tensor_find(tensor, at);
+        memcpy(whole_out + next.whole, here + at,
+               next.elems * sizeof(*whole_out));
+        at += next.elems;
+    }
 }
 
 size_t wefti_parameters_largest(const wefti_parameters *plan)
@@ -351,8 +468,7 @@ bool wefti_tensor_cut(const wefti_parameters *plan, const wefti_tensor *tensor,
         .start_elems = from,
         /* Of the buckets before, each rank has the same. */
         .own_elems = bucket->start_elems / group->nranks + (from - share),
-        .offset_elems = tensor->first_row * tensor->info.columns +
-                        (from - tensor->start_elems),
+        .offset_elems = from - tensor->start_elems,
         .elems = end - from,
         .padded_elems = round_up(end - from, WEFTI_BLOCK_ELEMS)};
     return true;

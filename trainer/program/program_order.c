@@ -12,7 +12,8 @@
 /* Whether node goes on with the step. */
 static bool joins(const wefti_program_step *step, const wefti_node *node)
 {
-    return step->by_rows && node->by_rows && node->block == step->block;
+    return step->by_rows && node->by_rows && node->of_part == step->of_part &&
+           node->block == step->block;
 }
 
 static void add(wefti_program *program, wefti_call call, size_t index)
@@ -34,6 +35,7 @@ static void add(wefti_program *program, wefti_call call, size_t index)
         .first = index,
         .end = index + 1,
         .by_rows = node->by_rows && call != WEFTI_CALL_WEIGHTS,
+        .of_part = node->of_part,
         .block = node->block};
 }
 

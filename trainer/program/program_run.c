@@ -77,12 +77,20 @@ static weft_status run_chunk(const wefti_program_pass *pass,
     return WEFT_OK;
 }
 
+/* Those that a step has of the batch. */
+static size_t count_rows(const wefti_program_pass *pass,
+                         const wefti_program_step *step)
+{
+    const size_t rows = pass->batch->sequences * pass->batch->length;
+    return step->of_part ? wefti_program_own_rows(pass->program, rows) : rows;
+}
+
 weft_status wefti_program_step_run(const wefti_program_pass *pass,
                                    const wefti_program_step *step, bool waits,
                                    wefti_program_mark *mark)
 {
     const wefti_model_hooks *hooks = pass->hooks;
-    size_t all = pass->batch->sequences * pass->batch->length;
+    size_t all = count_rows(pass, step);
     size_t most = step->by_rows ? WEFTI_PROGRAM_CHUNK_ROWS : all;
     weft_status status = WEFT_OK;
     if (hooks && step->call == WEFTI_CALL_FORWARD && !mark->begun) {

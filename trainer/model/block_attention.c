@@ -74,12 +74,11 @@ static weft_status inputs(const wefti_node_args *args)
 static void append(wefti_builder *builder)
 {
     wefti_program *program = builder->program;
-    const wefti_model_shape *shape = &builder->plan->shape;
+    const wefti_model_shape *shape = &builder->plan->own;
     const wefti_node_heads heads = heads_of(shape);
     const size_t width = wefti_node_heads_qkv(&heads);
     const size_t queries = wefti_node_heads_out(&heads);
-    size_t d_normed =
-        wefti_program_add_value(program, "d.normed", shape->hidden, true);
+    size_t d_normed = wefti_builder_add_residual(builder, "d.normed");
     size_t qkv = wefti_program_add_value(program, "qkv", width, true);
     size_t dqkv = wefti_program_add_value(program, "d.qkv", width, true);
     size_t out = wefti_program_add_value(program, "attended", queries, true);
@@ -89,8 +88,8 @@ static void append(wefti_builder *builder)
         wefti_program_add_value(program, "delta", shape->heads, true);
     size_t sum = wefti_program_add_value(program, "d.qkv.sum", width, true);
     size_t normed = wefti_append_norm(builder, WEFTI_BY_ROWS, d_normed, false);
-    wefti_append_linear(builder, "qkv", WEFTI_BY_ROWS, normed, d_normed, qkv,
-                        dqkv);
+    wefti_map_input in = wefti_append_entry(builder, normed, d_normed);
+    wefti_append_linear(builder, "qkv", WEFTI_BY_ROWS, in.x, in.dx, qkv, dqkv);
     wefti_program_add_node(
         program,
         &(wefti_node){
@@ -109,4 +108,5 @@ static void append(wefti_builder *builder)
     wefti_append_residual(builder, "out", WEFTI_WHOLE, out, dout);
 }
 
-const wefti_model_block wefti_attention_block = {"attention", list, append};
+const wefti_model_block wefti_attention_block = {"attention", list, append,
+                                                 "attention_in"};

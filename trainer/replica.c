@@ -5,6 +5,7 @@
 #include "trainer/replica.h"
 
 #include "base/error.h"
+#include "kernels/math/cross_entropy.h"
 #include "trainer/checkpoint/pause.h"
 #include "trainer/footprint.h"
 #include "trainer/model/storage.h"
@@ -71,6 +72,29 @@ bool wefti_replica_is_fault(weft_status status)
            status == WEFT_ERR_ABORTED || status == WEFT_ERR_MISMATCH;
 }
 
+void wefti_replica_localize(const wefti_replica *replica, int32_t *tokens,
+                            int32_t *targets, size_t count)
+{
+    const wefti_tensor_parallel *tensor = &replica->plan.tensor;
+    const int32_t own = (int32_t)replica->plan.own.vocab;
+    const int32_t first = own * (int32_t)tensor->part;
+    if (tensor->parts < 2) {
+        return;
+    }
+    for (size_t i = 0; i < count; i++) {
+        if (tokens) {
+            int32_t id = tokens[i] - first;
+            tokens[i] = id < own ? id : -1;
+        }
+        if (targets) {
+            int32_t id = targets[i] - first;
+            targets[i] = targets[i] < 0        ? WEFTI_CROSS_ENTROPY_NO_TARGET
+                         : id >= 0 && id < own ? id
+                                               : WEFTI_CROSS_ENTROPY_ELSEWHERE;
+        }
+    }
+}
+
 void wefti_replica_load(const wefti_replica *replica, uint64_t first,
                         int32_t *tokens, int32_t *targets)
 {
@@ -81,6 +105,8 @@ void wefti_replica_load(const wefti_replica *replica, uint64_t first,
         wefti_data_read(data, at, seq, tokens + i * seq);
         wefti_data_read(data, at + 1, seq, targets + i * seq);
     }
+    wefti_replica_localize(replica, tokens, targets,
+                           replica->config.micro_batch * seq);
 }
 
 /* A host needs no thread beside the one that calls. */
@@ -130,12 +156,14 @@ static weft_status plan_parts(wefti_replica *replica,
         return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for %zu parts",
                            config->shape.layers);
     }
-    wefti_parameters_config plan = {.shape = config->shape,
-                                    .bucket_bytes = config->bucket_bytes,
-                                    .expert_part = (size_t)replica->mesh.at.ep,
-                                    .expert_parts =
-                                        (size_t)replica->mesh.mesh.ep,
-                                    .parts = parts};
+    wefti_parameters_config plan = {
+        .shape = config->shape,
+        .bucket_bytes = config->bucket_bytes,
+        .expert_part = (size_t)replica->mesh.at.ep,
+        .expert_parts = (size_t)replica->mesh.mesh.ep,
+        .tensor = {(size_t)replica->mesh.at.tp, (size_t)replica->mesh.mesh.tp,
+                   config->sequence_parallel},
+        .parts = parts};
     weft_status status =
         wefti_pipe_place(&replica->pipe, &config->pipe, &replica->mesh,
                          &config->shape, parts, &plan.part_count);
@@ -385,6 +413,7 @@ static wefti_micro_batch load_windows(const wefti_replica *replica,
             targets[i * seq + t] = -1;
         }
     }
+    wefti_replica_localize(replica, tokens, targets, count * seq);
     batch.sequences = count;
     return batch;
 }
@@ -418,6 +447,10 @@ static weft_status evaluate_own(wefti_replica *replica, size_t windows)
         if (status != WEFT_OK) {
             return status;
         }
+    }
+    /* Of ranks that share the layers, the first says what all have. */
+    for (size_t i = 0; replica->mesh.at.tp > 0 && i < windows; i++) {
+        replica->sums[i] = 0;
     }
     return WEFT_OK;
 }

@@ -65,12 +65,15 @@ wefti_replica_config wefti_run_replica(const wefti_config *config,
         .seed = (uint64_t)config->train.seed,
         .start = {config->model.init_scale, config->model.head_init_std,
                   config->model.embedding_init_std},
-        .pipe = {schedule,
-                 config->overlap.pipeline &&
-                         config->parallel.pipeline_model_parallel_size > 1
-                     ? WEFTI_LAYER_CHUNK_ROWS
-                     : 0,
-                 NULL}};
+        .sequence_parallel = config->parallel.sequence_parallel &&
+                             config->parallel.tensor_model_parallel_size > 1,
+        .pipe = {.schedule = schedule,
+                 .chunk_rows =
+                     config->overlap.pipeline &&
+                             config->parallel.pipeline_model_parallel_size > 1
+                         ? WEFTI_LAYER_CHUNK_ROWS
+                         : 0,
+                 .beside = {[WEFTI_LINK_TENSOR] = config->overlap.tensor}}};
 }
 
 static size_t divide_up(size_t all, size_t by)

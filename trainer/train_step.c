@@ -15,12 +15,49 @@
 #include <math.h>
 #include <string.h>
 
+/*
+ * Of tensors that all ranks of a layer have whole, each has the gradient of its
+ * rows alone. Their shares are alike.
+ */
+static weft_status sum_whole(const wefti_replica *replica,
+                             const wefti_parameter_group *group, size_t bucket)
+{
+    const wefti_parameters *plan = &replica->plan;
+    weft_status status = WEFT_OK;
+    for (size_t i = 0; i < plan->tensor_count && status == WEFT_OK; i++) {
+        const wefti_tensor *tensor = &plan->tensors[i];
+        wefti_tensor_share own;
+        if (tensor->info.split != WEFTI_SPLIT_NONE ||
+            &plan->groups[tensor->info.group] != group->plan ||
+            tensor->bucket != bucket ||
+            !wefti_tensor_cut(plan, tensor, group->rank, &own)) {
+            continue;
+        }
+        real *sum = group->gradient.leaf + own.start_elems;
+        const weft_op op = {.size_bytes = sizeof(op),
+                            .collective = WEFT_COLLECTIVE_ALLREDUCE,
+                            .send = sum,
+                            .recv = sum,
+                            .count = own.elems,
+                            .dtype = WEFTI_REAL_DTYPE,
+                            .redop = WEFT_REDOP_SUM,
+                            .class_id = wefti_mesh_class(WEFTI_MESH_TENSOR),
+                            .label = "gradients of whole tensors"};
+        status = weft_op_post(&op, 0, replica->mesh.comms[WEFTI_MESH_TENSOR],
+                              replica->compute);
+    }
+    return status;
+}
+
 /* Squares of this rank's shares, in the order in which they arrive. */
 static weft_status square_shares(wefti_replica *replica, size_t number)
 {
     const wefti_parameter_group *group = &replica->groups[number];
     for (size_t i = group->plan->bucket_count; i > 0; i--) {
         weft_status status = wefti_pipe_reduced(&replica->pipe, number, i - 1);
+        if (status == WEFT_OK && replica->plan.tensor.sequence) {
+            status = sum_whole(replica, group, i - 1);
+        }
         if (status != WEFT_OK) {
             return status;
         }

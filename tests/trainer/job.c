@@ -70,17 +70,26 @@ static void keep_own(real *to, const real *flat, const wefti_replica *replica,
                      const wefti_tensor *tensor)
 {
     wefti_tensor_share own;
-    if (wefti_tensor_cut(&replica->plan, tensor, replica->groups[0].rank,
-                         &own)) {
-        memcpy(to + own.offset_elems, flat + own.start_elems,
-               own.elems * sizeof(real));
+    if (!wefti_tensor_cut(&replica->plan, tensor, replica->groups[0].rank,
+                          &own)) {
+        return;
+    }
+    for (size_t past = 0; past < own.elems;) {
+        const wefti_tensor_stretch next =
+            wefti_tensor_find(tensor, own.offset_elems + past);
+        size_t left = own.elems - past;
+        size_t elems = next.elems < left ? next.elems : left;
+        memcpy(to + next.whole, flat + own.start_elems + past,
+               elems * sizeof(real));
+        past += elems;
     }
 }
 
 /* All that rank 0 has without a pipeline, each rank's own with one. */
 static void keep_tensors(job_result *result, const wefti_replica *replica)
 {
-    bool whole = replica->pipe.info.ranks == 1;
+    bool whole =
+        replica->pipe.info.ranks == 1 && replica->plan.tensor.parts < 2;
     size_t at = 0;
     for (size_t i = 0; i < replica->plan.tensor_count; i++) {
         const wefti_tensor *tensor = &replica->plan.tensors[i];
@@ -89,8 +98,8 @@ static void keep_tensors(job_result *result, const wefti_replica *replica)
             result->head_elems = elems;
             result->head_copy =
                 result->head_copy ? result->head_copy : make_room(elems);
-            memcpy(result->head_copy, wefti_replica_values(replica, tensor),
-                   elems * sizeof(real));
+            wefti_tensor_put(tensor, wefti_replica_values(replica, tensor),
+                             result->head_copy);
         }
         if (tensor->copy || !tensor->here) {
             at += tensor->copy ? 0 : elems;
@@ -114,12 +123,12 @@ static bool has_planned_peaks(const wefti_replica *replica)
 {
     const wefti_pipe *pipe = &replica->pipe;
     const wefti_replica_config *own = &replica->config;
-    const weft_pipeline_config config = {.size_bytes = sizeof(config),
-                                         .schedule = pipe->schedule,
-                                         .rows =
-                                             own->micro_batch * own->shape.seq,
-                                         .row_elems = own->shape.hidden,
-                                         .dtype = WEFTI_REAL_DTYPE};
+    const weft_pipeline_config config = {
+        .size_bytes = sizeof(config),
+        .schedule = pipe->schedule,
+        .rows = wefti_pipe_rows(replica, own->micro_batch * own->shape.seq),
+        .row_elems = own->shape.hidden,
+        .dtype = WEFTI_REAL_DTYPE};
     weft_pipeline_peaks planned = {.size_bytes = sizeof(planned)},
                         held = {.size_bytes = sizeof(held)};
     scratch_require(weft_pipeline_predict(&config, pipe->rank, &planned) ==

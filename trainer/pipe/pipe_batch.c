@@ -146,8 +146,8 @@ double wefti_pipe_batch_loss(const wefti_pipe_batch *batch, size_t micro,
 void wefti_pipe_batch_sum(wefti_pipe_batch *batch, double *sums)
 {
     for (size_t micro = 0; micro < batch->count; micro++) {
-        for (size_t i = 0; batch->measured[micro] && i < batch->sequences;
-             i++) {
+        for (size_t i = 0;
+             sums && batch->measured[micro] && i < batch->sequences; i++) {
             sums[micro * batch->sequences + i] =
                 wefti_pipe_batch_loss(batch, micro, i);
         }

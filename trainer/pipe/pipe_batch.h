@@ -64,7 +64,8 @@ wefti_pipe_batch_collect(const wefti_pipe_batch *batch);
 double wefti_pipe_batch_loss(const wefti_pipe_batch *batch, size_t micro,
                              size_t sequence);
 
-/* Of all that were collected, to sums [count][sequences]; the others stay. */
+/* Of all that were collected, to sums [count][sequences]; the others stay.
+ * NULL: they are not wanted. */
 void wefti_pipe_batch_sum(wefti_pipe_batch *batch, double *sums);
 
 #endif

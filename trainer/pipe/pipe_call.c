@@ -111,8 +111,8 @@ static weft_status copy(const wefti_replica *replica, real *dst,
 static size_t input_bytes(const wefti_replica *replica)
 {
     const wefti_replica_config *config = &replica->config;
-    return config->micro_batch * config->shape.seq * config->shape.hidden *
-           sizeof(real);
+    return wefti_pipe_rows(replica, config->micro_batch * config->shape.seq) *
+           config->shape.hidden * sizeof(real);
 }
 
 /* The last stage's F ends with losses, and with the gradient of the logits. */
@@ -273,8 +273,11 @@ weft_status wefti_pipe_read_losses(wefti_replica *replica)
     }
     if (status == WEFT_OK) {
         size_t first = wefti_replica_first_micro(replica, replica->copy);
-        wefti_pipe_batch_sum(batch, wefti_replica_losses(replica) +
-                                        first * batch->sequences);
+        /* Of ranks that share the layers, the first says what all have. */
+        wefti_pipe_batch_sum(batch, replica->mesh.at.tp > 0
+                                        ? NULL
+                                        : wefti_replica_losses(replica) +
+                                              first * batch->sequences);
     }
     return status;
 }

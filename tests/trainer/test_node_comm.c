@@ -3,6 +3,7 @@
  * Goal     what a program's nodes exchange arrives in F, and its gradient in I
  *          the other way: gathers, scatters, sums; beside compute and in its
  *          order, on the host and on a device whose memory it cannot touch;
+ *          whole, and part by part between nodes that make and use the parts;
  *          rows that do not divide are shared with the first parts in front.
  * Method   programs of one exchange between what writes and what reads it, on
  *          ranks that are threads; every element is a sum known beforehand.
@@ -42,17 +43,17 @@ typedef struct exchange_ends {
 static weft_status give(const wefti_node_args *args)
 {
     const exchange_ends *own = args->node->context;
-    return weft_device_copy(own->device, args->values[0], own->sent,
-                            args->rows * args->widths[0] * sizeof(real),
-                            args->pass->compute);
+    return weft_device_copy(
+        own->device, args->values[0], own->sent + args->first * WIDTH,
+        args->rows * args->widths[0] * sizeof(real), args->pass->compute);
 }
 
 static weft_status take(const wefti_node_args *args)
 {
     exchange_ends *own = (exchange_ends *)(uintptr_t)args->node->context;
-    return weft_device_copy(own->device, own->got, args->values[0],
-                            args->rows * args->widths[0] * sizeof(real),
-                            args->pass->compute);
+    return weft_device_copy(
+        own->device, own->got + args->first * WIDTH, args->values[0],
+        args->rows * args->widths[0] * sizeof(real), args->pass->compute);
 }
 
 /* F: give x | exchange | take y; I: give dy | exchange | take dx. */
@@ -74,6 +75,8 @@ static void append(wefti_program *program, const exchange_case *how,
                        .calls = {give, take},
                        .context = own,
                        .of_part = cut_x,
+                       .by_rows = how->what.by_parts && cut_y,
+                       .by_parts = how->what.by_parts && cut_y,
                        .operands = {{v[0], WEFTI_F_WRITES}},
                        .operand_count = 1};
     wefti_node back = node;
@@ -89,6 +92,8 @@ static void append(wefti_program *program, const exchange_case *how,
                         .calls = {take},
                         .context = own,
                         .of_part = cut_y,
+                        .by_rows = how->what.by_parts && cut_x,
+                        .by_parts = how->what.by_parts && cut_x,
                         .operands = {{v[2], WEFTI_F_READS}},
                         .operand_count = 1};
     back = node;
@@ -201,17 +206,19 @@ static int exchange(weft_comm *comm, void *context)
     return wrong;
 }
 
-static void check(int nranks, size_t rows, const char *device, bool beside)
+static void check(int nranks, size_t rows, const char *device, bool beside,
+                  bool by_parts)
 {
     static const wefti_exchange_kind pairs[][2] = {
         {WEFTI_EXCHANGE_GATHER, WEFTI_EXCHANGE_SCATTER},
         {WEFTI_EXCHANGE_SCATTER, WEFTI_EXCHANGE_GATHER},
         {WEFTI_EXCHANGE_SUM, WEFTI_EXCHANGE_SUM}};
-    for (size_t i = 0; i < 3; i++) {
-        exchange_case how = {{pairs[i][0], pairs[i][1], WEFTI_LINK_TENSOR},
-                             rows,
-                             device,
-                             beside};
+    for (size_t i = 0; i < (by_parts ? 2 : 3); i++) {
+        exchange_case how = {
+            {pairs[i][0], pairs[i][1], WEFTI_LINK_TENSOR, by_parts},
+            rows,
+            device,
+            beside};
         weft_device *memory;
         assert_int_equal(weft_device_open(device, 0, &memory), WEFT_OK);
         const struct world world = {
@@ -228,22 +235,33 @@ static void check(int nranks, size_t rows, const char *device, bool beside)
 static void test_exchange_in_the_order_of_compute_arrives(void **state)
 {
     (void)state;
-    check(2, 8, "host", false);
-    check(3, 11, "host", false);
+    check(2, 8, "host", false, false);
+    check(3, 11, "host", false, false);
 }
 
 static void test_exchange_beside_compute_arrives(void **state)
 {
     (void)state;
-    check(2, 8, "host", true);
-    check(4, 9, "host", true); /* parts of 3, 3, 3 and 0 */
+    check(2, 8, "host", true, false);
+    check(4, 9, "host", true, false); /* parts of 3, 3, 3 and 0 */
 }
 
 static void test_exchange_on_a_device_arrives(void **state)
 {
     (void)state;
-    check(2, 7, "shadow", false);
-    check(2, 7, "shadow", true);
+    check(2, 7, "shadow", false, false);
+    check(2, 7, "shadow", true, false);
+}
+
+/* What is made, and used, part by part. */
+static void test_exchange_by_parts_arrives(void **state)
+{
+    (void)state;
+    check(2, 8, "host", false, true);
+    check(2, 7, "host", true, true);
+    check(4, 9, "host", true, true);
+    check(3, 11, "shadow", true, true);
+    check(2, 3, "shadow", false, true);
 }
 
 /* A pass has both nodes of an exchange or none. */
@@ -251,7 +269,7 @@ static void test_exchange_of_one_pass_is_in_no_other(void **state)
 {
     (void)state;
     static const wefti_exchange gather = {
-        WEFTI_EXCHANGE_GATHER, WEFTI_EXCHANGE_NONE, WEFTI_LINK_CONTEXT};
+        WEFTI_EXCHANGE_GATHER, WEFTI_EXCHANGE_NONE, WEFTI_LINK_CONTEXT, false};
     wefti_program program = {.parts = 2};
     wefti_program_begin_block(&program, "block", 0);
     size_t x = wefti_program_cut_value(
@@ -277,6 +295,7 @@ int main(void)
         cmocka_unit_test(test_exchange_in_the_order_of_compute_arrives),
         cmocka_unit_test(test_exchange_beside_compute_arrives),
         cmocka_unit_test(test_exchange_on_a_device_arrives),
+        cmocka_unit_test(test_exchange_by_parts_arrives),
         cmocka_unit_test(test_exchange_of_one_pass_is_in_no_other),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

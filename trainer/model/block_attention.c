@@ -34,13 +34,14 @@ static void list(wefti_tensor_list *tensors, const wefti_model_shape *shape,
                              .pieces = {{"input_layernorm", 1}}});
     wefti_layer_list_tensor(
         tensors, layer,
-        &(wefti_tensor_info){.name = "qkv",
-                             .kind = WEFTI_TENSOR_INPUT,
-                             .columns = hidden,
-                             .split = WEFTI_SPLIT_ROW,
-                             .pieces = {{"self_attn.q_proj", queries},
-                                        {"self_attn.k_proj", keys},
-                                        {"self_attn.v_proj", keys}}});
+        &(wefti_tensor_info){
+            .name = "qkv",
+            .kind = WEFTI_TENSOR_INPUT,
+            .columns = hidden,
+            .split = WEFTI_SPLIT_ROW,
+            .pieces = {{"self_attn.q_proj", queries},
+                       {"self_attn.k_proj", keys, shape->kv_heads},
+                       {"self_attn.v_proj", keys, shape->kv_heads}}});
     wefti_layer_list_tensor(
         tensors, layer,
         &(wefti_tensor_info){.name = "attention_out",
@@ -88,8 +89,9 @@ static void append(wefti_builder *builder)
         wefti_program_add_value(program, "delta", shape->heads, true);
     size_t sum = wefti_program_add_value(program, "d.qkv.sum", width, true);
     size_t normed = wefti_append_norm(builder, WEFTI_BY_ROWS, d_normed, false);
-    wefti_map_input in = wefti_append_entry(builder, normed, d_normed);
-    wefti_append_linear(builder, "qkv", WEFTI_BY_ROWS, in.x, in.dx, qkv, dqkv);
+    wefti_map_input in =
+        wefti_append_entry(builder, WEFTI_BY_ROWS, normed, d_normed);
+    wefti_append_linear(builder, "qkv", in.rows, in.x, in.dx, qkv, dqkv);
     wefti_program_add_node(
         program,
         &(wefti_node){

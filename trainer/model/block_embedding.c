@@ -87,7 +87,8 @@ static void append(wefti_builder *builder)
             .parameters = {wefti_builder_take_tensor(builder)},
             .parameter_count = 1});
     if (shares) {
-        wefti_append_leave(builder, embedded, kept, builder->residual);
+        wefti_append_leave(builder, WEFTI_WHOLE, embedded, kept,
+                           builder->residual);
     }
 }
 

@@ -65,8 +65,9 @@ static void append(wefti_builder *builder)
     size_t gated = wefti_program_add_value(program, "gated", ffn, true);
     size_t d_gated = wefti_program_add_value(program, "d.gated", ffn, true);
     size_t normed = wefti_append_norm(builder, WEFTI_WHOLE, d_normed, false);
-    wefti_map_input in = wefti_append_entry(builder, normed, d_normed);
-    wefti_append_linear(builder, "gate_up", WEFTI_WHOLE, in.x, in.dx, gate_up,
+    wefti_map_input in =
+        wefti_append_entry(builder, WEFTI_WHOLE, normed, d_normed);
+    wefti_append_linear(builder, "gate_up", in.rows, in.x, in.dx, gate_up,
                         d_gate_up);
     wefti_program_add_node(
         program,

@@ -41,10 +41,10 @@ static void append(wefti_builder *builder)
     size_t logits = wefti_program_add_value(program, "logits",
                                             builder->plan->own.vocab, true);
     size_t normed = wefti_append_norm(builder, WEFTI_WHOLE, d_normed, true);
-    wefti_map_input in = wefti_append_entry(builder, normed, d_normed);
+    wefti_map_input in =
+        wefti_append_entry(builder, WEFTI_WHOLE, normed, d_normed);
     builder->tensor = wefti_tensor_head(builder->plan);
-    wefti_append_linear(builder, "head", WEFTI_WHOLE, in.x, in.dx, logits,
-                        logits);
+    wefti_append_linear(builder, "head", in.rows, in.x, in.dx, logits, logits);
     builder->residual = logits;
 }
 

@@ -68,7 +68,11 @@ wefti_node_parameter wefti_builder_take_tensor(wefti_builder *builder);
  */
 
 /* Whether F and I run by rows (program.h). */
-typedef enum wefti_node_rows { WEFTI_WHOLE, WEFTI_BY_ROWS } wefti_node_rows;
+typedef enum wefti_node_rows {
+    WEFTI_WHOLE,
+    WEFTI_BY_ROWS,
+    WEFTI_BY_PARTS
+} wefti_node_rows;
 
 /*
  * RMSNorm of the residual; d_normed is the gradient of what it returns. first
@@ -102,18 +106,19 @@ size_t wefti_builder_add_residual(wefti_builder *builder, const char *name);
 /* What the first matrix of a block reads, of all rows, and its gradient. */
 typedef struct wefti_map_input {
     size_t x, dx;
+    wefti_node_rows rows; /* how the matrix goes through them */
 } wefti_map_input;
 
 /* From what the norm returns; what follows is in the block itself. */
-wefti_map_input wefti_append_entry(wefti_builder *builder, size_t normed,
-                                   size_t d_normed);
+wefti_map_input wefti_append_entry(wefti_builder *builder, wefti_node_rows rows,
+                                   size_t normed, size_t d_normed);
 
 /*
- * partial, of all rows, becomes sum, over all ranks; kept is the gradient of
- * all rows, where ranks share them, else not touched.
+ * partial, of all rows, made in turns of rows, becomes sum, over all ranks;
+ * kept is the gradient of all rows, where ranks share them, else not touched.
  */
-void wefti_append_leave(wefti_builder *builder, size_t partial, size_t kept,
-                        size_t sum);
+void wefti_append_leave(wefti_builder *builder, wefti_node_rows rows,
+                        size_t partial, size_t kept, size_t sum);
 
 /* As wefti_append_residual, where each rank has some of the inputs. */
 void wefti_append_shared_residual(wefti_builder *builder, const char *label,

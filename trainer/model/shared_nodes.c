@@ -45,22 +45,24 @@ size_t wefti_builder_add_residual(wefti_builder *builder, const char *name)
  */
 
 static const wefti_exchange gather_rows = {
-    WEFTI_EXCHANGE_GATHER, WEFTI_EXCHANGE_SCATTER, WEFTI_LINK_TENSOR};
+    WEFTI_EXCHANGE_GATHER, WEFTI_EXCHANGE_SCATTER, WEFTI_LINK_TENSOR, true};
 static const wefti_exchange sum_gradient = {
-    WEFTI_EXCHANGE_NONE, WEFTI_EXCHANGE_SUM, WEFTI_LINK_TENSOR};
+    WEFTI_EXCHANGE_NONE, WEFTI_EXCHANGE_SUM, WEFTI_LINK_TENSOR, false};
 
-wefti_map_input wefti_append_entry(wefti_builder *builder, size_t normed,
+wefti_map_input wefti_append_entry(wefti_builder *builder,
+                                   wefti_node_rows rows_of, size_t normed,
                                    size_t d_normed)
 {
     wefti_program *program = builder->program;
     const size_t hidden = builder->plan->shape.hidden;
     const bool rows = wefti_builder_shares_rows(builder);
-    wefti_map_input input = {normed, d_normed};
+    wefti_map_input input = {normed, d_normed, rows_of};
     if (!wefti_builder_shares(builder)) {
         return input;
     }
     if (rows) {
         input.x = wefti_program_add_value(program, "gathered", hidden, true);
+        input.rows = WEFTI_BY_PARTS;
     }
     input.dx = wefti_program_add_value(program, "d.gathered", hidden, true);
     const wefti_exchange *what = rows ? &gather_rows : &sum_gradient;
@@ -75,15 +77,19 @@ wefti_map_input wefti_append_entry(wefti_builder *builder, size_t normed,
  */
 
 static const wefti_exchange scatter_rows = {
-    WEFTI_EXCHANGE_SCATTER, WEFTI_EXCHANGE_GATHER, WEFTI_LINK_TENSOR};
+    WEFTI_EXCHANGE_SCATTER, WEFTI_EXCHANGE_GATHER, WEFTI_LINK_TENSOR, false};
+static const wefti_exchange scatter_parts = {
+    WEFTI_EXCHANGE_SCATTER, WEFTI_EXCHANGE_GATHER, WEFTI_LINK_TENSOR, true};
 static const wefti_exchange sum_products = {
-    WEFTI_EXCHANGE_SUM, WEFTI_EXCHANGE_NONE, WEFTI_LINK_TENSOR};
+    WEFTI_EXCHANGE_SUM, WEFTI_EXCHANGE_NONE, WEFTI_LINK_TENSOR, false};
 
-void wefti_append_leave(wefti_builder *builder, size_t partial, size_t kept,
-                        size_t sum)
+void wefti_append_leave(wefti_builder *builder, wefti_node_rows rows,
+                        size_t partial, size_t kept, size_t sum)
 {
-    const wefti_exchange *what =
-        wefti_builder_shares_rows(builder) ? &scatter_rows : &sum_products;
+    const wefti_exchange *what = !wefti_builder_shares_rows(builder)
+                                     ? &sum_products
+                                 : rows == WEFTI_BY_PARTS ? &scatter_parts
+                                                          : &scatter_rows;
     const wefti_exchange_values values = {partial, kept, sum,
                                           builder->d_residual};
     size_t operation =
@@ -118,8 +124,9 @@ void wefti_append_shared_residual(wefti_builder *builder, const char *label,
     size_t kept = wefti_program_add_value(program, "d.residual", hidden, true);
     size_t sum = wefti_builder_add_residual(builder, "sum");
     builder->residual = wefti_builder_add_residual(builder, "residual");
-    wefti_append_linear(builder, label, WEFTI_WHOLE, x, dx, partial, kept);
-    wefti_append_leave(builder, partial, kept, sum);
+    const wefti_node_rows turns = rows ? WEFTI_BY_PARTS : WEFTI_WHOLE;
+    wefti_append_linear(builder, label, turns, x, dx, partial, kept);
+    wefti_append_leave(builder, turns, partial, kept, sum);
     wefti_program_add_node(
         program,
         &(wefti_node){

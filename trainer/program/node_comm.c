@@ -99,6 +99,18 @@ weft_status wefti_node_gather(const wefti_program_pass *pass,
     return post_here(to, &op, pass->compute);
 }
 
+/* The parts are chunks of the gate: of what is gathered, or scattered. */
+static void cut(const wefti_node_args *args, wefti_exchange_kind kind,
+                const wefti_node_flight *flight, weft_op *op)
+{
+    const wefti_exchange *what = args->node->context;
+    if (what->by_parts) {
+        op->gate_elems = op->count;
+        op->arrived = kind == WEFTI_EXCHANGE_GATHER ? flight->parts : NULL;
+        op->ready = kind == WEFTI_EXCHANGE_SCATTER ? flight->parts : NULL;
+    }
+}
+
 static weft_status post_beside(const wefti_node_args *args,
                                const wefti_node_link *link, const weft_op *op,
                                wefti_node_flight *flight)
@@ -113,11 +125,27 @@ static weft_status post_beside(const wefti_node_args *args,
         }
     }
     if (status == WEFT_OK) {
-        status = weft_op_post(op, 0, link->comm, link->beside);
+        status = weft_op_post(op, op->gate_elems ? epoch : 0, link->comm,
+                              link->beside);
     }
     return status == WEFT_OK
                ? weft_gate_signal(flight->gate, DONE, epoch, link->beside)
                : status;
+}
+
+/* A value's first row; a part's rows are the first it has. */
+static real *start_of(const wefti_node_args *args, size_t operand)
+{
+    return wefti_program_at(args->pass, args->node->operands[operand].value);
+}
+
+/* Which part the rows of a call are. */
+static size_t part_of(const wefti_node_args *args)
+{
+    const wefti_micro_batch *batch = args->pass->batch;
+    return args->first /
+           wefti_program_part_rows(args->pass->program,
+                                   batch->sequences * batch->length);
 }
 
 static weft_status post(const wefti_node_args *args, bool inputs)
@@ -126,10 +154,21 @@ static weft_status post(const wefti_node_args *args, bool inputs)
     const wefti_node_link *link = link_of(args);
     const size_t from = inputs ? DY : X;
     weft_op op = make_op(args, inputs ? what->inputs : what->forward, from);
-    op.send = args->values[from];
-    op.recv = args->values[inputs ? DX : Y];
-    return link->beside ? post_beside(args, link, &op, flight_of(args, inputs))
-                        : post_here(link, &op, args->pass->compute);
+    op.send = start_of(args, from);
+    op.recv = start_of(args, inputs ? DX : Y);
+    const bool parted = args->node->by_parts;
+    wefti_node_flight *flight = flight_of(args, inputs);
+    weft_status status = WEFT_OK;
+    if (link->beside && (!parted || args->begins)) {
+        cut(args, inputs ? what->inputs : what->forward, flight, &op);
+        status = post_beside(args, link, &op, flight);
+    } else if (!link->beside && (!parted || args->ends)) {
+        status = post_here(link, &op, args->pass->compute);
+    }
+    return link->beside && parted && status == WEFT_OK
+               ? weft_gate_signal(flight->parts, part_of(args), flight->epoch,
+                                  args->pass->compute)
+               : status;
 }
 
 /* What the communicator knows of a failure that a gate only shows. */
@@ -142,24 +181,37 @@ static weft_status explain(const wefti_node_link *link, weft_status status)
                : status;
 }
 
-static weft_status await(const wefti_node_args *args, bool inputs)
+static weft_status wait_for(const wefti_node_args *args, weft_gate *gate,
+                            size_t chunk, uint64_t epoch)
 {
     const wefti_node_link *link = link_of(args);
-    const wefti_node_flight *flight = flight_of(args, inputs);
-    weft_stream *compute = args->pass->compute;
-    if (!link->beside) {
-        return WEFT_OK;
+    if (args->pass->compute) {
+        return weft_gate_wait(gate, chunk, epoch, args->pass->compute);
     }
-    if (compute) {
-        return weft_gate_wait(flight->gate, DONE, flight->epoch, compute);
-    }
-    weft_status status = weft_gate_test(flight->gate, DONE, flight->epoch);
+    weft_status status = weft_gate_test(gate, chunk, epoch);
     if (status == WEFT_INPROGRESS && args->waits) {
         stop(link);
-        status = weft_gate_wait(flight->gate, DONE, flight->epoch, NULL);
+        status = weft_gate_wait(gate, chunk, epoch, NULL);
         resume(link);
     }
     return explain(link, status);
+}
+
+/* What was sent may be written again when all is done. */
+static weft_status await(const wefti_node_args *args, bool inputs)
+{
+    const wefti_node_flight *flight = flight_of(args, inputs);
+    const bool parted = args->node->by_parts;
+    weft_status status = WEFT_OK;
+    if (!link_of(args)->beside) {
+        return WEFT_OK;
+    }
+    if (parted) {
+        status = wait_for(args, flight->parts, part_of(args), flight->epoch);
+    }
+    return status == WEFT_OK && (!parted || args->ends)
+               ? wait_for(args, flight->gate, DONE, flight->epoch)
+               : status;
 }
 
 static weft_status post_forward(const wefti_node_args *args)
@@ -202,6 +254,8 @@ size_t wefti_append_post(wefti_program *program, const char *label,
 {
     wefti_node node = make_node(label, what, values);
     node.kind = WEFTI_NODE_POST;
+    node.by_rows = node.by_parts =
+        what->by_parts && what->forward == WEFTI_EXCHANGE_SCATTER;
     node.operation = wefti_program_add_operation(program);
     node.operands[Y].use = WEFTI_F_WRITES;
     if (what->forward != WEFTI_EXCHANGE_NONE) {
@@ -220,6 +274,8 @@ void wefti_append_await(wefti_program *program, const char *label,
 {
     wefti_node node = make_node(label, what, values);
     node.kind = WEFTI_NODE_AWAIT;
+    node.by_rows = node.by_parts =
+        what->by_parts && what->forward == WEFTI_EXCHANGE_GATHER;
     node.operation = operation;
     node.operands[DX].use = WEFTI_I_WRITES;
     if (what->forward != WEFTI_EXCHANGE_NONE) {
@@ -256,6 +312,10 @@ weft_status wefti_node_flights_create(const wefti_program *program,
     }
     for (size_t i = 0; i < count && status == WEFT_OK; i++) {
         status = weft_gate_create(device, GATE_CHUNKS, &flights[i].gate);
+        if (status == WEFT_OK && program->parts > 1) {
+            status =
+                weft_gate_create(device, program->parts, &flights[i].parts);
+        }
     }
     if (status != WEFT_OK) {
         wefti_node_flights_destroy(program, flights);
@@ -270,6 +330,7 @@ void wefti_node_flights_destroy(const wefti_program *program,
 {
     for (size_t i = 0; flights && i < count_flights(program); i++) {
         weft_gate_destroy(flights[i].gate);
+        weft_gate_destroy(flights[i].parts);
     }
     free(flights);
 }

@@ -33,9 +33,15 @@ typedef enum wefti_exchange_kind {
  *
  * In a pass without exchange they are not used. A SUM may be in place.
  */
+/*
+ * by_parts   of a gather and a scatter: who waits for a gather comes part by
+ *            part behind the await, and a scatter's rows are made part by part
+ *            before the post (program.h); each goes on its way alone
+ */
 typedef struct wefti_exchange {
     wefti_exchange_kind forward, inputs;
     wefti_node_link_kind link;
+    bool by_parts;
 } wefti_exchange;
 
 typedef struct wefti_exchange_values {

@@ -120,6 +120,11 @@ typedef struct wefti_node {
      */
     bool by_rows;
     bool of_part; /* its rows are those of this rank's part */
+    /*
+     * By rows, the rows of a part at a time: where the step posts, this rank's
+     * own part last, else first, as other ranks' are on their way longer.
+     */
+    bool by_parts;
     /* Joins a POST with its AWAIT; 0 where the other is another stage's. */
     size_t operation;
     wefti_operand operands[WEFTI_NODE_OPERANDS];
@@ -152,7 +157,8 @@ static inline bool wefti_node_writes(const wefti_node *node, size_t i,
 typedef struct wefti_program_step {
     wefti_call call;
     size_t first, end; /* of the nodes; last to first unless F */
-    bool by_rows, of_part;
+    bool by_rows, of_part, by_parts;
+    bool posts; /* of by_parts */
     size_t block;
 } wefti_program_step;
 

@@ -13,7 +13,12 @@
 static bool joins(const wefti_program_step *step, const wefti_node *node)
 {
     return step->by_rows && node->by_rows && node->of_part == step->of_part &&
-           node->block == step->block;
+           node->by_parts == step->by_parts && node->block == step->block;
+}
+
+static bool posts(const wefti_node *node, wefti_call call)
+{
+    return wefti_node_kind_in(node, call) == WEFTI_NODE_POST;
 }
 
 static void add(wefti_program *program, wefti_call call, size_t index)
@@ -28,6 +33,7 @@ static void add(wefti_program *program, wefti_call call, size_t index)
     if (last && joins(last, node)) {
         last->first = index < last->first ? index : last->first;
         last->end = index >= last->end ? index + 1 : last->end;
+        last->posts = last->posts || posts(node, call);
         return;
     }
     order->steps[order->count++] = (wefti_program_step){
@@ -36,6 +42,8 @@ static void add(wefti_program *program, wefti_call call, size_t index)
         .end = index + 1,
         .by_rows = node->by_rows && call != WEFTI_CALL_WEIGHTS,
         .of_part = node->of_part,
+        .by_parts = node->by_parts && call != WEFTI_CALL_WEIGHTS,
+        .posts = posts(node, call),
         .block = node->block};
 }
 

@@ -87,7 +87,8 @@ typedef enum wefti_node_link_kind {
 
 /* An operation on the way: trainer/program/node_comm.h. */
 typedef struct wefti_node_flight {
-    weft_gate *gate; /* chunk 0: compute has come to it; 1: it is done */
+    weft_gate *gate;  /* chunk 0: compute has come to it; 1: it is done */
+    weft_gate *parts; /* the rows of each part: made, or here; NULL: whole */
     uint64_t epoch;
 } wefti_node_flight;
 
@@ -123,6 +124,7 @@ struct wefti_node_args {
     const real *parameters[WEFTI_NODE_PARAMETERS];
     real *gradients[WEFTI_NODE_PARAMETERS];
     size_t first, rows; /* of the call */
+    bool begins, ends;  /* it is the step's first, its last */
     bool waits;         /* of an AWAIT: it may not return INPROGRESS */
 };
 
@@ -140,7 +142,7 @@ WEFT_NODISCARD weft_status wefti_program_run(const wefti_program_pass *pass,
 /* How far a step is that was left at an AWAIT; zero: not begun. */
 typedef struct wefti_program_mark {
     bool begun;
-    size_t first; /* row of the chunk */
+    size_t first; /* row of the chunk; by parts: how many are done */
     size_t done;  /* nodes of it */
 } wefti_program_mark;
 

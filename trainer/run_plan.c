@@ -100,7 +100,11 @@ size_t wefti_run_spans(const wefti_config *config, int nranks,
         divide_up((size_t)config->train.global_batch_size / micro, copies);
     size_t evaluations =
         divide_up(divide_up(validation_windows, micro), copies);
-    size_t spans = (2 * layers + 8 + tensors) * passes +
-                   (layers + 4) * evaluations + 6 * tensors + to_spare;
+    /* Of a layer that ranks share, what they exchange, and compute between. */
+    size_t exchanges =
+        config->parallel.tensor_model_parallel_size > 1 ? 16 * (layers + 1) : 0;
+    size_t spans = (2 * layers + 8 + tensors + exchanges) * passes +
+                   (layers + 4 + exchanges) * evaluations + 6 * tensors +
+                   to_spare;
     return spans < SPANS_MOST ? spans : SPANS_MOST;
 }

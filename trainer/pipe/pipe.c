@@ -299,6 +299,7 @@ weft_status wefti_pipe_open(wefti_pipe *pipe, const wefti_pipe_config *config,
 
 void wefti_pipe_fini(wefti_pipe *pipe)
 {
+    wefti_pipe_links_close(pipe->links); /* what is queued uses the rest */
     weft_pipeline_destroy(pipe->pipeline);
     wefti_pipe_reduce_close(pipe);
     weft_device *device = pipe->workspace.device;
@@ -318,7 +319,6 @@ void wefti_pipe_fini(wefti_pipe *pipe)
         wefti_storage_free_on(device, pipe->kept[i]);
     }
     free(pipe->kept);
-    wefti_pipe_links_close(pipe->links);
     wefti_workspace_fini(&pipe->workspace);
     free(pipe->stages);
     *pipe = (wefti_pipe){0};

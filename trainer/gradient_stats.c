@@ -52,8 +52,10 @@ static weft_status look_at(const wefti_replica *replica,
     wefti_tensor_share own = {.elems = 0};
     double most = 0;
     size_t zeros = 0;
-    if (tensor->counts) {
-        (void)wefti_tensor_cut(&replica->plan, tensor, group->rank, &own);
+    if (wefti_tensor_cut(&replica->plan, tensor, group->rank, &own)) {
+        size_t end =
+            wefti_tensor_counted_end(tensor, own.offset_elems + own.elems);
+        own.elems = end > own.offset_elems ? end - own.offset_elems : 0;
     }
     real *values = malloc(own.elems * sizeof(*values) + 1);
     if (!values) {
@@ -82,9 +84,9 @@ weft_status wefti_gradient_stats_take(wefti_gradient_stats *stats,
     weft_status status = WEFT_OK;
     for (size_t t = 0; t < stats->count && status == WEFT_OK; t++) {
         const wefti_tensor *tensor = &replica->plan.tensors[t];
-        size_t elems = wefti_tensor_elems(&tensor->info);
         stats->norms[t] = sqrt(wefti_sumsq_reduce(
-            replica->sums + tensor->first_block, wefti_sumsq_blocks(elems)));
+            replica->sums + tensor->first_block,
+            wefti_tensor_square_blocks(&replica->plan, tensor)));
         status = look_at(replica, tensor, &stats->most[t], &stats->zeros[t]);
     }
     if (status == WEFT_OK) {

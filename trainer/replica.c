@@ -11,6 +11,7 @@
 #include "trainer/model/storage.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 double *wefti_replica_losses(const wefti_replica *replica)
@@ -141,6 +142,36 @@ static weft_status connect_mesh(wefti_replica *replica, size_t groups)
     return status;
 }
 
+/* Where ranks of a layer are more than heads of keys and values. */
+static weft_status connect_sharers(wefti_replica *replica)
+{
+    const int heads = (int)replica->config.shape.kv_heads;
+    const wefti_mesh_place *at = &replica->mesh.at;
+    const int tp = replica->mesh.mesh.tp;
+    if (tp <= heads) {
+        return WEFT_OK;
+    }
+    const int sharers = tp / heads;
+    char name[32];
+    weft_comm_config config = {.size_bytes = sizeof(config), .name = name};
+    snprintf(name, sizeof(name), "keys of tensor rank %d",
+             at->tp / sharers * sharers);
+    weft_status status = weft_comm_split(replica->mesh.comms[WEFTI_MESH_TENSOR],
+                                         at->tp / sharers, at->tp % sharers,
+                                         &config, &replica->kv_sharers);
+    return status == WEFT_OK && replica->config.ledger
+               ? weft_ledger_attach(replica->config.ledger, replica->kv_sharers)
+               : status;
+}
+
+static void leave_sharers(wefti_replica *replica)
+{
+    if (replica->kv_sharers && replica->config.ledger) {
+        weft_ledger_detach(replica->config.ledger, replica->kv_sharers);
+    }
+    weft_comm_destroy(replica->kv_sharers);
+}
+
 static weft_comm *find_replicas(const wefti_replica *replica, size_t group)
 {
     return replica->mesh.comms[WEFTI_MESH_DATA + group];
@@ -186,6 +217,9 @@ static weft_status place(wefti_replica *replica)
     weft_status status = wefti_tensor_list_init(&list, &replica->config.shape);
     if (status == WEFT_OK) {
         status = connect_mesh(replica, list.group_count);
+    }
+    if (status == WEFT_OK) {
+        status = connect_sharers(replica);
     }
     if (status == WEFT_OK) {
         status = plan_parts(replica, &list);
@@ -308,6 +342,9 @@ weft_status wefti_replica_init(wefti_replica *replica,
 void wefti_replica_abort(wefti_replica *replica)
 {
     wefti_saver_abort(replica->saver);
+    if (replica->kv_sharers) {
+        (void)!weft_comm_abort(replica->kv_sharers);
+    }
     wefti_mesh_abort(&replica->mesh);
 }
 
@@ -324,6 +361,7 @@ void wefti_replica_fini(wefti_replica *replica)
     free(replica->sums);
     wefti_parameters_fini(&replica->plan);
     weft_stream_destroy(replica->compute);
+    leave_sharers(replica);
     wefti_mesh_leave(&replica->mesh);
     *replica = (wefti_replica){0};
 }

@@ -49,6 +49,8 @@ typedef struct wefti_replica {
     size_t rank, nranks;  /* of the job */
     size_t copy, copies;  /* of the model */
     wefti_mesh_comms mesh;
+    weft_comm *kv_sharers; /* ranks of a layer with the same heads of keys;
+                              NULL: this one alone */
     wefti_parameters plan;
     wefti_pipe pipe;
     struct wefti_pause *pause; /* inside steps; NULL: in tests and trials */

@@ -15,35 +15,54 @@
 #include <math.h>
 #include <string.h>
 
+/* Whom a tensor's gradient is summed over; NULL: nobody. */
+static weft_comm *find_sharers(const wefti_replica *replica,
+                               const wefti_tensor *tensor)
+{
+    return tensor->info.split != WEFTI_SPLIT_NONE ? replica->kv_sharers
+           : replica->plan.tensor.sequence
+               ? replica->mesh.comms[WEFTI_MESH_TENSOR]
+               : NULL;
+}
+
 /*
- * Of tensors that all ranks of a layer have whole, each has the gradient of its
- * rows alone. Their shares are alike.
+ * Of what several ranks of a layer have, each has the gradient of its own rows,
+ * or of its own queries, alone. Their shares are alike. Without shared rows all
+ * have the same of whole tensors.
  */
-static weft_status sum_whole(const wefti_replica *replica,
-                             const wefti_parameter_group *group, size_t bucket)
+static weft_status sum_shared(const wefti_replica *replica,
+                              const wefti_parameter_group *group, size_t bucket)
 {
     const wefti_parameters *plan = &replica->plan;
     weft_status status = WEFT_OK;
     for (size_t i = 0; i < plan->tensor_count && status == WEFT_OK; i++) {
         const wefti_tensor *tensor = &plan->tensors[i];
         wefti_tensor_share own;
-        if (tensor->info.split != WEFTI_SPLIT_NONE ||
+        if (!find_sharers(replica, tensor) ||
             &plan->groups[tensor->info.group] != group->plan ||
             tensor->bucket != bucket ||
             !wefti_tensor_cut(plan, tensor, group->rank, &own)) {
             continue;
         }
-        real *sum = group->gradient.leaf + own.start_elems;
+        const size_t end = own.offset_elems + own.elems;
+        const size_t first = own.offset_elems > tensor->shared_elems
+                                 ? own.offset_elems
+                                 : tensor->shared_elems;
+        if (first >= end) {
+            continue;
+        }
+        real *sum =
+            group->gradient.leaf + own.start_elems + (first - own.offset_elems);
         const weft_op op = {.size_bytes = sizeof(op),
                             .collective = WEFT_COLLECTIVE_ALLREDUCE,
                             .send = sum,
                             .recv = sum,
-                            .count = own.elems,
+                            .count = end - first,
                             .dtype = WEFTI_REAL_DTYPE,
                             .redop = WEFT_REDOP_SUM,
                             .class_id = wefti_mesh_class(WEFTI_MESH_TENSOR),
-                            .label = "gradients of whole tensors"};
-        status = weft_op_post(&op, 0, replica->mesh.comms[WEFTI_MESH_TENSOR],
+                            .label = "gradients of shared tensors"};
+        status = weft_op_post(&op, 0, find_sharers(replica, tensor),
                               replica->compute);
     }
     return status;
@@ -55,8 +74,8 @@ static weft_status square_shares(wefti_replica *replica, size_t number)
     const wefti_parameter_group *group = &replica->groups[number];
     for (size_t i = group->plan->bucket_count; i > 0; i--) {
         weft_status status = wefti_pipe_reduced(&replica->pipe, number, i - 1);
-        if (status == WEFT_OK && replica->plan.tensor.sequence) {
-            status = sum_whole(replica, group, i - 1);
+        if (status == WEFT_OK && replica->plan.tensor.parts > 1) {
+            status = sum_shared(replica, group, i - 1);
         }
         if (status != WEFT_OK) {
             return status;

@@ -49,7 +49,7 @@ static int close_scratch(void **state)
 #define ROWS           "parallel.sequence_parallel=true"
 #define TIED           "model.tie_embeddings=true"
 
-enum { STEPS = 20, OWN_SETTINGS = 6 };
+enum { OWN_SETTINGS = 6, EXPORT_BYTES = 1 << 22 };
 
 /* A layout; its settings come after the model's. */
 typedef struct tensor_layout {
@@ -201,6 +201,37 @@ static void test_tensor_gradients_are_those_of_one_rank(void **state)
     }
 }
 
+/* Two heads of keys and values on four ranks: each has one of them. */
+static void test_tensor_more_ranks_than_heads_of_keys_share_them(void **state)
+{
+    (void)state;
+    const char *const more[] = {"train.steps=4", "model.kv_heads=2",
+                                "checkpoint.every=2",
+                                "train.gradient_stats_every=2", NULL};
+    const char *const goes_on[] = {"train.steps=6", "model.kv_heads=2",
+                                   "train.lr_decay_style=constant", NULL};
+    const tensor_layout layouts[] = {
+        {4, {TP(4), ROWS}}, {4, {TP(4)}}, {8, {TP(4), ROWS}}};
+    job_result want = run_good(&one, more);
+    for (size_t i = 0; i < (is_long() ? 3 : 2); i++) {
+        job_result got = run_good(&layouts[i], more);
+        check_alike(&want, &got);
+        job_result_fini(&got);
+    }
+    job_result_fini(&want);
+    char dir[512];
+    snprintf(dir, sizeof(dir), "%s", scratch_path(&own, "ckpt"));
+    job here = make_job(&layouts[0], goes_on), there = make_job(&one, goes_on);
+    here.resume = there.resume = dir;
+    want = job_run(&own, &here);
+    job_result got = job_run(&own, &there);
+    assert_int_equal(want.status, WEFT_OK);
+    assert_int_equal(got.status, WEFT_OK);
+    check_near(got.loss[0], want.loss[0], 1e-6);
+    job_result_fini(&want);
+    job_result_fini(&got);
+}
+
 static void test_tensor_overlap_changes_no_bit(void **state)
 {
     (void)state;
@@ -266,6 +297,50 @@ static void test_tensor_checkpoints_go_on_under_any_layout(void **state)
     check_resume(&layouts[2], &layouts[1]);
 }
 
+/* The bytes of the model that a layout begins with, as exported. */
+static char *export_start(const tensor_layout *cut, const char *name,
+                          size_t *count_out)
+{
+    const char *const none[] = {"train.steps=0", "model.kv_heads=2", NULL};
+    char dir[512], file[1024];
+    snprintf(dir, sizeof(dir), "%s", scratch_path(&own, name));
+    snprintf(file, sizeof(file), "%s/model.safetensors", dir);
+    job what = make_job(cut, none);
+    what.export_hf = dir;
+    what.generate = NULL;
+    job_result result = job_run(&own, &what);
+    if (result.status != WEFT_OK) {
+        fail_msg("%s: %s", name, result.error);
+    }
+    job_result_fini(&result);
+    FILE *from = fopen(file, "rb");
+    assert_non_null(from);
+    char *bytes = malloc(EXPORT_BYTES);
+    assert_non_null(bytes);
+    *count_out = fread(bytes, 1, EXPORT_BYTES, from);
+    assert_true(*count_out > 0 && *count_out < EXPORT_BYTES);
+    (void)fclose(from);
+    return bytes;
+}
+
+/* Start values, and what others get, are those of the whole tensors. */
+static void test_tensor_export_is_the_same_from_any_layout(void **state)
+{
+    (void)state;
+    const tensor_layout layouts[] = {{2, {TP(2), ROWS}},
+                                     {8, {TP(4), PP(2), SCHEDULE(1f1b)}}};
+    const char *const names[] = {"two", "eight"};
+    size_t count, all;
+    char *want = export_start(&one, "alone", &all);
+    for (size_t i = 0; i < 2; i++) {
+        char *got = export_start(&layouts[i], names[i], &count);
+        assert_int_equal(count, all);
+        assert_memory_equal(got, want, all);
+        free(got);
+    }
+    free(want);
+}
+
 static void expect_refused(const tensor_layout *cut, const char *const *more,
                            const char *text)
 {
@@ -305,8 +380,10 @@ int main(void)
         cmocka_unit_test(test_tensor_beside_copies_trains_as_one_rank),
         cmocka_unit_test(test_tensor_in_pipelines_trains_as_one_rank),
         cmocka_unit_test(test_tensor_gradients_are_those_of_one_rank),
+        cmocka_unit_test(test_tensor_more_ranks_than_heads_of_keys_share_them),
         cmocka_unit_test(test_tensor_overlap_changes_no_bit),
         cmocka_unit_test(test_tensor_checkpoints_go_on_under_any_layout),
+        cmocka_unit_test(test_tensor_export_is_the_same_from_any_layout),
         cmocka_unit_test(test_tensor_what_cannot_be_shared_is_refused),
     };
     return cmocka_run_group_tests(tests, open_scratch, close_scratch);

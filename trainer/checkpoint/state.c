@@ -102,8 +102,15 @@ static bool find_share(const wefti_replica *replica, const wefti_tensor *tensor,
                        bool copies, wefti_tensor_share *own_out)
 {
     const wefti_parameter_group *group = &replica->groups[tensor->info.group];
-    return (copies || (!tensor->copy && tensor->counts)) &&
-           wefti_tensor_cut(&replica->plan, tensor, group->rank, own_out);
+    if ((tensor->copy && !copies) ||
+        !wefti_tensor_cut(&replica->plan, tensor, group->rank, own_out)) {
+        return false;
+    }
+    size_t end = own_out->offset_elems + own_out->elems;
+    end = copies ? end : wefti_tensor_counted_end(tensor, end);
+    own_out->elems =
+        end > own_out->offset_elems ? end - own_out->offset_elems : 0;
+    return own_out->elems > 0;
 }
 
 void wefti_state_add_shares(const wefti_replica *replica, bool copies,

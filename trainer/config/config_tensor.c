@@ -18,7 +18,6 @@ static const struct parted {
     size_t offset; /* in wefti_config, an int64_t */
 } parted[] = {
     {"model.heads", offsetof(wefti_config, model.heads)},
-    {"model.kv_heads", offsetof(wefti_config, model.kv_heads)},
     {"model.ffn_size", offsetof(wefti_config, model.ffn_size)},
     {"model.vocab", offsetof(wefti_config, model.vocab)},
 };
@@ -30,9 +29,16 @@ static int64_t count_of(const wefti_config *config, const struct parted *what)
                                             what->offset);
 }
 
+/* Several ranks may have the same heads of keys and values. */
+static bool kv_heads_work(const wefti_config *config, int64_t size)
+{
+    const int64_t heads = config->model.kv_heads;
+    return size > heads ? size % heads == 0 : heads % size == 0;
+}
+
 static bool parts_work(const wefti_config *config, int64_t size)
 {
-    bool works = true;
+    bool works = kv_heads_work(config, size);
     for (size_t i = 0; i < PARTED; i++) {
         works = works && count_of(config, &parted[i]) % size == 0;
     }
@@ -43,19 +49,23 @@ static weft_status check_parts(const wefti_config *config)
 {
     const int64_t size = config->parallel.tensor_model_parallel_size;
     char text[64];
+    wefti_config_nearest(config, parts_work, size, config->model.heads, text,
+                         sizeof(text));
     for (size_t i = 0; i < PARTED; i++) {
         const int64_t count = count_of(config, &parted[i]);
         if (count % size != 0) {
             return refuse(config, "parallel", "tensor_model_parallel_size",
                           "does not divide %s %" PRId64
                           "; nearest that work: %s",
-                          parted[i].key, count,
-                          wefti_config_nearest(config, parts_work, size,
-                                               config->model.kv_heads, text,
-                                               sizeof(text)));
+                          parted[i].key, count, text);
         }
     }
-    return WEFT_OK;
+    return kv_heads_work(config, size)
+               ? WEFT_OK
+               : refuse(config, "parallel", "tensor_model_parallel_size",
+                        "neither divides model.kv_heads %" PRId64
+                        " nor is a multiple of it; nearest that work: %s",
+                        config->model.kv_heads, text);
 }
 
 /* Without a pipeline, whose own check names its size. */

@@ -40,12 +40,37 @@ size_t wefti_tensor_head(const wefti_parameters *plan)
                : wefti_tensor_final_norm(plan) + 1;
 }
 
+/* Into how many parts a piece's rows go. */
+static size_t count_parts(const wefti_tensor_piece *piece, size_t parts)
+{
+    return piece->units > 0 && piece->units < parts ? piece->units : parts;
+}
+
+/* Ranks in a row that have the same rows of its last piece. */
+static size_t count_sharers(const wefti_tensor_info *info, size_t parts)
+{
+    return info->split == WEFTI_SPLIT_ROW && info->piece_count > 0
+               ? parts /
+                     count_parts(&info->pieces[info->piece_count - 1], parts)
+               : 1;
+}
+
+size_t wefti_tensor_square_blocks(const wefti_parameters *plan,
+                                  const wefti_tensor *tensor)
+{
+    const size_t parts = plan->tensor.parts > 1 ? plan->tensor.parts : 1;
+    const size_t blocks =
+        round_up(wefti_tensor_elems(&tensor->info), WEFTI_BLOCK_ELEMS) /
+        WEFTI_BLOCK_ELEMS;
+    /* What is shared begins with a block of its own, in each part. */
+    return blocks + (count_sharers(&tensor->info, parts) > 1 ? 2 : 0);
+}
+
 static void number_blocks(wefti_parameters *plan, wefti_tensor *tensor)
 {
-    size_t elems = wefti_tensor_elems(&tensor->info);
     tensor->first_block = plan->block_count;
-    plan->block_count += round_up(elems, WEFTI_BLOCK_ELEMS) / WEFTI_BLOCK_ELEMS;
-    plan->parameter_count += elems;
+    plan->block_count += wefti_tensor_square_blocks(plan, tensor);
+    plan->parameter_count += wefti_tensor_elems(&tensor->info);
 }
 
 /* Which part of a tensor this rank would have. */
@@ -68,9 +93,39 @@ static void find_part(const wefti_parameters_config *config,
         tensor->part = tensors ? config->tensor.part : 0;
         break;
     }
-    /* What all have whole, the first has for all of them. */
-    tensor->counts = tensor->info.split != WEFTI_SPLIT_NONE ||
-                     config->tensor.part == 0 || !tensors;
+}
+
+/* Rows of a piece that are here. */
+static size_t piece_rows(const wefti_tensor *tensor,
+                         const wefti_tensor_piece *piece)
+{
+    return piece->rows / count_parts(piece, tensor->parts);
+}
+
+/* Where what other ranks have as well begins, and whether it is this one's. */
+static void find_shared(const wefti_parameters_config *config,
+                        wefti_tensor *tensor)
+{
+    const wefti_tensor_info *info = &tensor->info;
+    const size_t tensors = config->tensor.parts > 1 ? config->tensor.parts : 1;
+    tensor->sharers = info->split == WEFTI_SPLIT_NONE
+                          ? tensors
+                          : count_sharers(info, tensor->parts);
+    tensor->counts = tensors == 1 || tensor->sharers == 1 ||
+                     config->tensor.part % tensor->sharers == 0;
+    tensor->shared_elems = wefti_tensor_here_elems(tensor);
+    if (info->split == WEFTI_SPLIT_NONE && tensors > 1) {
+        tensor->shared_elems = 0;
+    } else if (tensor->sharers > 1) {
+        tensor->shared_elems = 0;
+        for (size_t k = 0; k < info->piece_count; k++) {
+            const wefti_tensor_piece *piece = &info->pieces[k];
+            tensor->shared_elems +=
+                count_parts(piece, tensor->parts) == tensor->parts
+                    ? piece_rows(tensor, piece) * info->columns
+                    : 0;
+        }
+    }
 }
 
 /* What of it that is. */
@@ -92,14 +147,20 @@ static weft_status split(const wefti_parameters_config *config,
                            WEFTI_BLOCK_ELEMS);
     }
     const bool columns = info->split == WEFTI_SPLIT_COLUMN;
-    WEFTI_ASSERT((columns ? info->columns : info->rows) % parts == 0);
     tensor->rows = columns ? info->rows : info->rows / parts;
+    if (info->split == WEFTI_SPLIT_ROW && info->piece_count > 0) {
+        tensor->rows = 0;
+        for (size_t k = 0; k < info->piece_count; k++) {
+            tensor->rows += piece_rows(tensor, &info->pieces[k]);
+        }
+    }
     tensor->columns = columns ? info->columns / parts : info->columns;
     tensor->square_block = tensor->first_block;
     if (experts) {
         tensor->square_block +=
             tensor->part * tensor->rows * tensor->columns / WEFTI_BLOCK_ELEMS;
     }
+    find_shared(config, tensor);
     return WEFT_OK;
 }
 
@@ -247,7 +308,7 @@ static wefti_model_shape own_shape(const wefti_parameters_config *config)
     const size_t parts = config->tensor.parts > 1 ? config->tensor.parts : 1;
     wefti_model_shape own = config->shape;
     own.heads /= parts;
-    own.kv_heads /= parts;
+    own.kv_heads = parts > own.kv_heads ? 1 : own.kv_heads / parts;
     own.ffn /= parts;
     own.vocab /= parts;
     return own;
@@ -383,20 +444,21 @@ static wefti_tensor_stretch find_rows(const wefti_tensor *tensor, size_t here)
     const wefti_tensor_info *info = &tensor->info;
     const size_t count = info->split == WEFTI_SPLIT_ROW ? info->piece_count : 0;
     size_t whole = 0, own = 0; /* where the piece begins */
-    size_t rows = info->rows;
+    size_t rows = info->rows, parts = tensor->parts;
     for (size_t k = 0; k < count; k++) {
         rows = info->pieces[k].rows;
-        size_t elems = rows / tensor->parts * info->columns;
+        parts = count_parts(&info->pieces[k], tensor->parts);
+        size_t elems = rows / parts * info->columns;
         if (k + 1 == count || here < own + elems) {
             break;
         }
         own += elems;
         whole += rows * info->columns;
     }
-    const size_t elems = rows / tensor->parts * info->columns;
+    const size_t elems = rows / parts * info->columns;
+    const size_t part = tensor->part * parts / tensor->parts;
     return (wefti_tensor_stretch){.here = here,
-                                  .whole = whole + tensor->part * elems +
-                                           (here - own),
+                                  .whole = whole + part * elems + (here - own),
                                   .elems = own + elems - here};
 }
 

@@ -48,13 +48,18 @@ typedef struct wefti_tensor {
     size_t first_block;   /* number in the whole model */
     bool copy;            /* of the embedding, whose blocks it shares */
     bool here;            /* else all below is nothing */
-    bool counts;          /* sums over all ranks have what is here from here */
     size_t part, parts;   /* that are here, of so many */
     size_t rows, columns; /* that are here: all, of one that is not split */
     size_t square_block;  /* number of the first here, for the norm */
-    size_t start_elems;   /* in its group's array */
-    size_t bucket;        /* of its group's */
-    bool opens;           /* the first of its bucket */
+    /*
+     * From this element on sharers ranks in a row have the same, and of these
+     * one counts it, and saves it. Blocks of squares begin there anew.
+     */
+    size_t shared_elems, sharers;
+    bool counts;
+    size_t start_elems; /* in its group's array */
+    size_t bucket;      /* of its group's */
+    bool opens;         /* the first of its bucket */
 } wefti_tensor;
 
 /* What of a tensor is in a rank's share of its bucket, from a block's start. */
@@ -192,6 +197,18 @@ size_t wefti_tensor_head(const wefti_parameters *plan);
 
 /* Elements of a tensor that are here. */
 size_t wefti_tensor_here_elems(const wefti_tensor *tensor);
+
+/* Where begins what of a share, or of what is here, does not count. */
+static inline size_t wefti_tensor_counted_end(const wefti_tensor *tensor,
+                                              size_t end)
+{
+    return tensor->counts || tensor->shared_elems > end ? end
+                                                        : tensor->shared_elems;
+}
+
+/* Blocks of squares that a tensor has in the whole model. */
+size_t wefti_tensor_square_blocks(const wefti_parameters *plan,
+                                  const wefti_tensor *tensor);
 
 /* The stretch that begins at an element of what is here. */
 wefti_tensor_stretch wefti_tensor_find(const wefti_tensor *tensor, size_t here);

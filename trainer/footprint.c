@@ -26,11 +26,13 @@ static void add_pipe(const wefti_replica *replica, wefti_footprint *sum)
      * micro-batches of rows sent between stages. */
     sum->buffers_bytes += pipe->buffer_bytes;
     if (pipe->info.stages > 1) {
-        sum->buffers_bytes += 2 * tokens * shape->hidden * sizeof(real);
+        sum->buffers_bytes +=
+            2 * wefti_pipe_rows(replica, tokens) * shape->hidden * sizeof(real);
     }
     sum->buffers_bytes += wefti_pipe_batch_bytes(&pipe->batch);
     if (pipe->tied) {
-        sum->buffers_bytes += shape->vocab * shape->hidden * sizeof(real);
+        sum->buffers_bytes +=
+            replica->plan.own.vocab * shape->hidden * sizeof(real);
     }
 }
 
@@ -77,7 +79,7 @@ static double bound_activations(const wefti_replica *replica)
             (double)(plan->parts[i].layers_end - plan->parts[i].first_layer);
     }
     return (double)replica->config.micro_batch * (double)shape->seq *
-           ((double)shape->hidden + 2 * (double)shape->ffn) * layers *
+           ((double)shape->hidden + 2 * (double)plan->own.ffn) * layers *
            sizeof(real);
 }
 

@@ -182,6 +182,7 @@ static wefti_micro_batch make_window(const wefti_replica *replica,
     int32_t *tokens = wefti_pipe_batch_tokens(&replica->pipe.batch, 0);
     wefti_micro_batch batch = wefti_pipe_batch_get(&replica->pipe.batch, 0);
     memcpy(tokens, text + length - seen, seen * sizeof(*tokens));
+    wefti_replica_localize(replica, tokens, NULL, seen);
     batch.sequences = 1;
     batch.length = seen;
     return batch;
@@ -192,6 +193,22 @@ typedef struct drawing_room {
     real *last; /* logits */
     wefti_generate_choice *choices;
 } drawing_room;
+
+/* The last token's logits; of ranks that share the vocabulary, from all. */
+static weft_status take_last(const wefti_replica *replica, const real *logits,
+                             size_t length, real *last)
+{
+    const wefti_tensor_parallel *tensor = &replica->plan.tensor;
+    const size_t own = replica->plan.own.vocab;
+    real *here = last + tensor->part * own;
+    weft_status status = weft_device_copy(replica->config.device, here,
+                                          logits + (length - 1) * own,
+                                          own * sizeof(*last), NULL);
+    return status == WEFT_OK && tensor->parts > 1
+               ? weft_allgather(here, last, own, WEFTI_REAL_DTYPE,
+                                replica->mesh.comms[WEFTI_MESH_TENSOR], NULL)
+               : status;
+}
 
 /* The next token, on all ranks that take part. */
 static weft_status next_token(wefti_replica *replica,
@@ -206,10 +223,7 @@ static weft_status next_token(wefti_replica *replica,
         return status;
     }
     if (logits) {
-        status = weft_device_copy(replica->config.device, room->last,
-                                  logits + (batch->length - 1) *
-                                               replica->config.shape.vocab,
-                                  config->vocab * sizeof(*room->last), NULL);
+        status = take_last(replica, logits, batch->length, room->last);
         if (status != WEFT_OK) {
             return status;
         }

@@ -54,7 +54,11 @@ static weft_status look_at(const wefti_replica *replica,
     wefti_tensor_share own = {.elems = 0};
     double most = 0;
     size_t zeros = 0;
-    (void)wefti_tensor_cut(&replica->plan, tensor, group->rank, &own);
+    if (wefti_tensor_cut(&replica->plan, tensor, group->rank, &own)) {
+        size_t end =
+            wefti_tensor_counted_end(tensor, own.offset_elems + own.elems);
+        own.elems = end > own.offset_elems ? end - own.offset_elems : 0;
+    }
     real *values = malloc(own.elems * sizeof(*values) + 1);
     if (!values) {
         return wefti_error(WEFT_ERR_NO_MEMORY,
@@ -84,9 +88,9 @@ weft_status wefti_gradient_stats_take(wefti_gradient_stats *stats,
                            replica->plan.block_count * sizeof(*stats->squares));
     for (size_t t = 0; t < stats->count && status == WEFT_OK; t++) {
         const wefti_tensor *tensor = &replica->plan.tensors[t];
-        size_t elems = wefti_tensor_elems(&tensor->info);
         stats->norms[t] = sqrt(wefti_sumsq_reduce(
-            stats->squares + tensor->first_block, wefti_sumsq_blocks(elems)));
+            stats->squares + tensor->first_block,
+            wefti_tensor_square_blocks(&replica->plan, tensor)));
         status = look_at(replica, tensor, &stats->most[t], &stats->zeros[t]);
     }
     if (status == WEFT_OK) {

@@ -70,6 +70,39 @@ static wefti_math_tensor flat(const real *at, size_t elems)
     return wefti_math_flat((real *)at, WEFTI_REAL_DTYPE, elems);
 }
 
+/* Elements first .. end - 1 of what is here of a tensor, to blocks. */
+static weft_status square_run(const wefti_optimizer *optimizer,
+                              const real *here, size_t first, size_t end,
+                              double *blocks)
+{
+    if (first >= end) {
+        return WEFT_OK;
+    }
+    const wefti_math_tensor x = flat(here + first, end - first);
+    const wefti_math_tensor sums =
+        wefti_math_flat(blocks + first / WEFTI_BLOCK_ELEMS, WEFT_DTYPE_F64,
+                        wefti_sumsq_blocks(end - first));
+    return wefti_stream_sumsq(optimizer->compute, &sums, &x);
+}
+
+/* What others have as well has blocks of its own, behind those of the rest. */
+static weft_status square_share(const wefti_optimizer *optimizer,
+                                const wefti_tensor *tensor,
+                                const wefti_tensor_share *own,
+                                const real *gradient, double *blocks)
+{
+    const real *here = gradient + own->start_elems - own->offset_elems;
+    const size_t first = own->offset_elems, shared = tensor->shared_elems;
+    const size_t padded = first + own->padded_elems;
+    const size_t end = shared < first + own->elems ? shared : padded;
+    double *to = blocks + tensor->square_block;
+    weft_status status = square_run(optimizer, here, first, end, to);
+    return status == WEFT_OK && tensor->counts && end == shared
+               ? square_run(optimizer, here, first > shared ? first : shared,
+                            padded, to + (shared > 0))
+               : status;
+}
+
 weft_status wefti_optimizer_square(const wefti_optimizer *optimizer,
                                    size_t bucket, const real *gradient,
                                    double *blocks)
@@ -80,13 +113,7 @@ weft_status wefti_optimizer_square(const wefti_optimizer *optimizer,
         const wefti_tensor *tensor = &plan->tensors[i];
         wefti_tensor_share own;
         if (!tensor->copy && cut_from(optimizer, bucket, tensor, &own)) {
-            const wefti_math_tensor x =
-                flat(gradient + own.start_elems, own.padded_elems);
-            const wefti_math_tensor sums = wefti_math_flat(
-                blocks + tensor->first_block +
-                    own.offset_elems / WEFTI_BLOCK_ELEMS,
-                WEFT_DTYPE_F64, wefti_sumsq_blocks(own.padded_elems));
-            status = wefti_stream_sumsq(optimizer->compute, &sums, &x);
+            status = square_share(optimizer, tensor, &own, gradient, blocks);
         }
     }
     return status;

@@ -49,6 +49,8 @@ static weft_status print_stages(const wefti_config *config, size_t stages,
         .bucket_bytes = (size_t)(config->overlap.bucket_mb * 1e6),
         .nranks = {1, 1},
         .expert_parts = 1,
+        .tensor = {.parts = (size_t)config->parallel.tensor_model_parallel_size,
+                   .sequence = config->parallel.sequence_parallel},
         .parts = parts,
         .part_count = stages,
         .cut = stages > 1};
@@ -114,7 +116,8 @@ weft_status wefti_print_program(const wefti_options *options, FILE *file)
         return status;
     }
     int ranks = (int)config.parallel.pipeline_model_parallel_size;
-    status = wefti_config_check(&config, ranks);
+    status = wefti_config_check(
+        &config, ranks * (int)config.parallel.tensor_model_parallel_size);
     if (status == WEFT_OK) {
         status = count_stages(&config, ranks, &stages);
     }

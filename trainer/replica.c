@@ -5,11 +5,13 @@
 #include "trainer/replica.h"
 
 #include "base/error.h"
+#include "kernels/math/cross_entropy.h"
 #include "trainer/checkpoint/pause.h"
 #include "trainer/footprint.h"
 #include "trainer/model/storage.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 real *wefti_replica_values(const wefti_replica *replica,
@@ -50,6 +52,29 @@ bool wefti_replica_is_fault(weft_status status)
            status == WEFT_ERR_ABORTED || status == WEFT_ERR_MISMATCH;
 }
 
+void wefti_replica_localize(const wefti_replica *replica, int32_t *tokens,
+                            int32_t *targets, size_t count)
+{
+    const wefti_tensor_parallel *tensor = &replica->plan.tensor;
+    const int32_t own = (int32_t)replica->plan.own.vocab;
+    const int32_t first = own * (int32_t)tensor->part;
+    if (tensor->parts < 2) {
+        return;
+    }
+    for (size_t i = 0; i < count; i++) {
+        if (tokens) {
+            int32_t id = tokens[i] - first;
+            tokens[i] = id < own ? id : -1;
+        }
+        if (targets) {
+            int32_t id = targets[i] - first;
+            targets[i] = targets[i] < 0        ? WEFTI_CROSS_ENTROPY_NO_TARGET
+                         : id >= 0 && id < own ? id
+                                               : WEFTI_CROSS_ENTROPY_ELSEWHERE;
+        }
+    }
+}
+
 void wefti_replica_load(const wefti_replica *replica, uint64_t first,
                         int32_t *tokens, int32_t *targets)
 {
@@ -60,6 +85,8 @@ void wefti_replica_load(const wefti_replica *replica, uint64_t first,
         wefti_data_read(data, at, seq, tokens + i * seq);
         wefti_data_read(data, at + 1, seq, targets + i * seq);
     }
+    wefti_replica_localize(replica, tokens, targets,
+                           replica->config.micro_batch * seq);
 }
 
 /* A host needs no thread beside the one that calls. */
@@ -94,6 +121,36 @@ static weft_status connect_mesh(wefti_replica *replica, size_t groups)
     return status;
 }
 
+/* Where ranks of a layer are more than heads of keys and values. */
+static weft_status connect_sharers(wefti_replica *replica)
+{
+    const int heads = (int)replica->config.shape.kv_heads;
+    const wefti_mesh_place *at = &replica->mesh.at;
+    const int tp = replica->mesh.mesh.tp;
+    if (tp <= heads) {
+        return WEFT_OK;
+    }
+    const int sharers = tp / heads;
+    char name[32];
+    weft_comm_config config = {.size_bytes = sizeof(config), .name = name};
+    snprintf(name, sizeof(name), "keys of tensor rank %d",
+             at->tp / sharers * sharers);
+    weft_status status = weft_comm_split(replica->mesh.comms[WEFTI_MESH_TENSOR],
+                                         at->tp / sharers, at->tp % sharers,
+                                         &config, &replica->kv_sharers);
+    return status == WEFT_OK && replica->config.ledger
+               ? weft_ledger_attach(replica->config.ledger, replica->kv_sharers)
+               : status;
+}
+
+static void leave_sharers(wefti_replica *replica)
+{
+    if (replica->kv_sharers && replica->config.ledger) {
+        weft_ledger_detach(replica->config.ledger, replica->kv_sharers);
+    }
+    weft_comm_destroy(replica->kv_sharers);
+}
+
 static weft_comm *find_replicas(const wefti_replica *replica, size_t group)
 {
     return replica->mesh.comms[WEFTI_MESH_DATA + group];
@@ -109,12 +166,14 @@ static weft_status plan_parts(wefti_replica *replica,
         return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for %zu parts",
                            config->shape.layers);
     }
-    wefti_parameters_config plan = {.shape = config->shape,
-                                    .bucket_bytes = config->bucket_bytes,
-                                    .expert_part = (size_t)replica->mesh.at.ep,
-                                    .expert_parts =
-                                        (size_t)replica->mesh.mesh.ep,
-                                    .parts = parts};
+    wefti_parameters_config plan = {
+        .shape = config->shape,
+        .bucket_bytes = config->bucket_bytes,
+        .expert_part = (size_t)replica->mesh.at.ep,
+        .expert_parts = (size_t)replica->mesh.mesh.ep,
+        .tensor = {(size_t)replica->mesh.at.tp, (size_t)replica->mesh.mesh.tp,
+                   config->sequence_parallel},
+        .parts = parts};
     weft_status status =
         wefti_pipe_place(&replica->pipe, &config->pipe, &replica->mesh,
                          &config->shape, parts, &plan.part_count);
@@ -137,6 +196,9 @@ static weft_status place(wefti_replica *replica)
     weft_status status = wefti_tensor_list_init(&list, &replica->config.shape);
     if (status == WEFT_OK) {
         status = connect_mesh(replica, list.group_count);
+    }
+    if (status == WEFT_OK) {
+        status = connect_sharers(replica);
     }
     if (status == WEFT_OK) {
         status = plan_parts(replica, &list);
@@ -259,6 +321,9 @@ weft_status wefti_replica_init(wefti_replica *replica,
 void wefti_replica_abort(wefti_replica *replica)
 {
     wefti_saver_abort(replica->saver);
+    if (replica->kv_sharers) {
+        (void)!weft_comm_abort(replica->kv_sharers);
+    }
     wefti_mesh_abort(&replica->mesh);
 }
 
@@ -274,6 +339,7 @@ void wefti_replica_fini(wefti_replica *replica)
     wefti_step_sums_fini(&replica->sums);
     wefti_parameters_fini(&replica->plan);
     weft_stream_destroy(replica->compute);
+    leave_sharers(replica);
     wefti_mesh_leave(&replica->mesh);
     *replica = (wefti_replica){0};
 }
@@ -363,6 +429,7 @@ static wefti_micro_batch load_windows(const wefti_replica *replica,
             targets[i * seq + t] = -1;
         }
     }
+    wefti_replica_localize(replica, tokens, targets, count * seq);
     batch.sequences = count;
     return batch;
 }
@@ -394,6 +461,10 @@ static weft_status evaluate_own(wefti_replica *replica, size_t windows,
         if (status != WEFT_OK) {
             return status;
         }
+    }
+    /* Of ranks that share the layers, the first says what all have. */
+    for (size_t i = 0; replica->mesh.at.tp > 0 && i < windows; i++) {
+        losses[i] = 0;
     }
     return WEFT_OK;
 }

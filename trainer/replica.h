@@ -39,6 +39,7 @@ typedef struct wefti_replica_config {
     size_t bucket_bytes;
     uint64_t seed;
     wefti_start start;
+    bool sequence_parallel; /* ranks of a layer share the residual's rows */
     bool copies; /* a copy of its state will be taken for checkpoints */
     wefti_pipe_config pipe;
 } wefti_replica_config;
@@ -49,6 +50,8 @@ typedef struct wefti_replica {
     size_t rank, nranks;  /* of the job */
     size_t copy, copies;  /* of the model */
     wefti_mesh_comms mesh;
+    weft_comm *kv_sharers; /* ranks of a layer with the same heads of keys;
+                              NULL: this one alone */
     wefti_parameters plan;
     wefti_pipe pipe;
     struct wefti_pause *pause; /* inside steps; NULL: in tests and trials */
@@ -60,6 +63,7 @@ typedef struct wefti_replica {
     uint64_t next_sequence; /* of the training data */
     weft_span span;         /* of the compute going on */
     const char *label;      /* of that span */
+    const char *stopped;    /* its label, while a node waits for others */
     int64_t save_ns;        /* stood still to save, in this step */
     int64_t save_wait_ns;   /* of it until the last one was written */
     int failed; /* 1 + the rank that all know to have failed; 0: none */
@@ -87,6 +91,11 @@ size_t wefti_replica_first_micro(const wefti_replica *replica, size_t copy);
 
 /* Whether only a communicator fails so. */
 bool wefti_replica_is_fault(weft_status status);
+
+/* Tokens, and targets, as the numbers of this rank's part of the vocabulary:
+ * what is another's is negative. NULL: none. */
+void wefti_replica_localize(const wefti_replica *replica, int32_t *tokens,
+                            int32_t *targets, size_t count);
 
 /* Sequences first .. of the training data as a micro-batch, on the host. */
 void wefti_replica_load(const wefti_replica *replica, uint64_t first,

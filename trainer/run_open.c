@@ -52,6 +52,14 @@ static weft_status open_config(wefti_run_state *state)
         status = wefti_config_check(&state->config, nranks);
     }
     if (status == WEFT_OK && options->measure &&
+        state->config.parallel.tensor_model_parallel_size > 1) {
+        status = wefti_error(WEFT_ERR_UNSUPPORTED,
+                             "--measure: is not possible with "
+                             "parallel.tensor_model_parallel_size above 1: "
+                             "there is no compute without what its ranks "
+                             "exchange");
+    }
+    if (status == WEFT_OK && options->measure &&
         wefti_pipe_schedule_wanted(&state->config)) {
         status = wefti_error(WEFT_ERR_UNSUPPORTED,
                              "--measure: is not possible in this version with "

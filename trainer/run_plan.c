@@ -65,12 +65,15 @@ wefti_replica_config wefti_run_replica(const wefti_config *config,
         .seed = (uint64_t)config->train.seed,
         .start = {config->model.init_scale, config->model.head_init_std,
                   config->model.embedding_init_std},
-        .pipe = {schedule,
-                 config->overlap.pipeline &&
-                         config->parallel.pipeline_model_parallel_size > 1
-                     ? WEFTI_LAYER_CHUNK_ROWS
-                     : 0,
-                 NULL}};
+        .sequence_parallel = config->parallel.sequence_parallel &&
+                             config->parallel.tensor_model_parallel_size > 1,
+        .pipe = {.schedule = schedule,
+                 .chunk_rows =
+                     config->overlap.pipeline &&
+                             config->parallel.pipeline_model_parallel_size > 1
+                         ? WEFTI_LAYER_CHUNK_ROWS
+                         : 0,
+                 .beside = {[WEFTI_LINK_TENSOR] = config->overlap.tensor}}};
 }
 
 static size_t divide_up(size_t all, size_t by)
@@ -97,7 +100,11 @@ size_t wefti_run_spans(const wefti_config *config, int nranks,
         divide_up((size_t)config->train.global_batch_size / micro, copies);
     size_t evaluations =
         divide_up(divide_up(validation_windows, micro), copies);
-    size_t spans = (2 * layers + 8 + tensors) * passes +
-                   (layers + 4) * evaluations + 6 * tensors + to_spare;
+    /* Of a layer that ranks share, what they exchange, and compute between. */
+    size_t exchanges =
+        config->parallel.tensor_model_parallel_size > 1 ? 16 * (layers + 1) : 0;
+    size_t spans = (2 * layers + 8 + tensors + exchanges) * passes +
+                   (layers + 4 + exchanges) * evaluations + 6 * tensors +
+                   to_spare;
     return spans < SPANS_MOST ? spans : SPANS_MOST;
 }

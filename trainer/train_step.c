@@ -9,12 +9,68 @@
 
 #include <math.h>
 
+/* Whom a tensor's gradient is summed over; NULL: nobody. */
+static weft_comm *find_sharers(const wefti_replica *replica,
+                               const wefti_tensor *tensor)
+{
+    return tensor->info.split != WEFTI_SPLIT_NONE ? replica->kv_sharers
+           : replica->plan.tensor.sequence
+               ? replica->mesh.comms[WEFTI_MESH_TENSOR]
+               : NULL;
+}
+
+/*
+ * Of what several ranks of a layer have, each has the gradient of its own rows,
+ * or of its own queries, alone. Their shares are alike. Without shared rows all
+ * have the same of whole tensors.
+ */
+static weft_status sum_shared(const wefti_replica *replica,
+                              const wefti_parameter_group *group, size_t bucket)
+{
+    const wefti_parameters *plan = &replica->plan;
+    weft_status status = WEFT_OK;
+    for (size_t i = 0; i < plan->tensor_count && status == WEFT_OK; i++) {
+        const wefti_tensor *tensor = &plan->tensors[i];
+        wefti_tensor_share own;
+        if (!find_sharers(replica, tensor) ||
+            &plan->groups[tensor->info.group] != group->plan ||
+            tensor->bucket != bucket ||
+            !wefti_tensor_cut(plan, tensor, group->rank, &own)) {
+            continue;
+        }
+        const size_t end = own.offset_elems + own.elems;
+        const size_t first = own.offset_elems > tensor->shared_elems
+                                 ? own.offset_elems
+                                 : tensor->shared_elems;
+        if (first >= end) {
+            continue;
+        }
+        real *sum =
+            group->gradient.leaf + own.start_elems + (first - own.offset_elems);
+        const weft_op op = {.size_bytes = sizeof(op),
+                            .collective = WEFT_COLLECTIVE_ALLREDUCE,
+                            .send = sum,
+                            .recv = sum,
+                            .count = end - first,
+                            .dtype = WEFTI_REAL_DTYPE,
+                            .redop = WEFT_REDOP_SUM,
+                            .class_id = wefti_mesh_class(WEFTI_MESH_TENSOR),
+                            .label = "gradients of shared tensors"};
+        status = weft_op_post(&op, 0, find_sharers(replica, tensor),
+                              replica->compute);
+    }
+    return status;
+}
+
 /* Squares of this rank's shares, in the order in which they arrive. */
 static weft_status square_shares(wefti_replica *replica, size_t number)
 {
     const wefti_parameter_group *group = &replica->groups[number];
     for (size_t i = group->plan->bucket_count; i > 0; i--) {
         weft_status status = wefti_pipe_reduced(&replica->pipe, number, i - 1);
+        if (status == WEFT_OK && replica->plan.tensor.parts > 1) {
+            status = sum_shared(replica, group, i - 1);
+        }
         if (status != WEFT_OK) {
             return status;
         }
@@ -70,9 +126,10 @@ static weft_status update_shares(wefti_replica *replica,
 /* What was waited for holds if no communicator has failed before. */
 static weft_status check_comms(const wefti_replica *replica)
 {
-    for (int i = 0; i <= WEFTI_MESH_LINKS; i++) {
-        weft_comm *comm = i < WEFTI_MESH_LINKS ? replica->mesh.comms[i]
-                                               : replica->config.comm;
+    for (int i = 0; i < WEFTI_MESH_LINKS + 2; i++) {
+        weft_comm *comm = i < WEFTI_MESH_LINKS    ? replica->mesh.comms[i]
+                          : i == WEFTI_MESH_LINKS ? replica->config.comm
+                                                  : replica->kv_sharers;
         weft_fault fault = {.size_bytes = sizeof(fault)};
         if (comm && weft_comm_get_fault(comm, &fault) == WEFT_OK &&
             fault.status != WEFT_OK) {

@@ -90,5 +90,88 @@ cross_entropy(const wefti_math_cross_entropy &args)
     }
 }
 
-#define CROSS_ENTROPY_KERNEL(type) MATH_KERNEL(cross_entropy, type)
-REAL_LIST(CROSS_ENTROPY_KERNEL)
+/* ---- a part of the vocabulary ---------------------------------------------
+ */
+
+enum { SUMMARY = 3 }; /* top, sum, logit of the target */
+
+template <class Real>
+static __device__ inline void softmax_part(const wefti_math_softmax_part &args)
+{
+    typedef typename Real::wide wide;
+    for (size_t t = warp_first(); t < args.tokens; t += warp_count()) {
+        size_t row = t * args.vocab;
+        softmax_sum<wide> seen =
+            row_softmax<Real>(args.logits, row, args.vocab);
+        if (warp_lane() == 0) {
+            wide *own = static_cast<wide *>(args.summary) + t * SUMMARY;
+            bool here = args.targets[t] >= 0;
+            own[0] = seen.top;
+            own[1] = seen.sum;
+            own[2] =
+                here ? load<Real>(args.logits, row + (size_t)args.targets[t])
+                     : 0;
+        }
+    }
+}
+
+/* A token's summary over all columns; every lane finds it. */
+template <class Wide>
+static __device__ inline softmax_sum<Wide>
+join_parts(const wefti_math_cross_entropy_part &args, size_t token, Wide *logit)
+{
+    const Wide *first = static_cast<const Wide *>(args.parts) + token * SUMMARY;
+    softmax_sum<Wide> all = {-(Wide)INFINITY, 0};
+    *logit = 0;
+    for (size_t p = 0; p < args.part_count; p++) {
+        Wide top = first[p * args.part_elems];
+        all.top = top > all.top ? top : all.top;
+    }
+    for (size_t p = 0; p < args.part_count; p++) {
+        const Wide *part = first + p * args.part_elems;
+        Wide weight =
+            part[0] > -(Wide)INFINITY ? real_exp(part[0] - all.top) : (Wide)1;
+        all.sum += part[1] * weight;
+        *logit += part[2];
+    }
+    return all;
+}
+
+template <class Real>
+static __device__ inline void
+cross_entropy_part(const wefti_math_cross_entropy_part &args)
+{
+    typedef typename Real::wide wide;
+    for (size_t t = warp_first(); t < args.tokens; t += warp_count()) {
+        size_t row = t * args.vocab;
+        int32_t target = args.targets[t];
+        bool counts = target >= -1;
+        wide logit = 0, loss = 0, factor = 0;
+        softmax_sum<wide> all = {0, 0};
+        if (counts) {
+            all = join_parts<wide>(args, t, &logit);
+            factor = (wide)args.scale / all.sum;
+            loss = all.top - logit + real_log(all.sum);
+        }
+        if (warp_lane() == 0) {
+            static_cast<wide *>(args.loss)[t] = loss;
+        }
+        for (size_t j = warp_lane(); args.dlogits && j < args.vocab;
+             j += WARP) {
+            wide slope = 0;
+            if (counts) {
+                slope = real_exp(load<Real>(args.logits, row + j) - all.top) *
+                        factor;
+                slope -=
+                    target >= 0 && j == (size_t)target ? (wide)args.scale : 0;
+            }
+            store<Real>(args.dlogits, row + j, slope);
+        }
+    }
+}
+
+#define CROSS_ENTROPY_KERNELS(type)                                            \
+    MATH_KERNEL(cross_entropy, type)                                           \
+    MATH_KERNEL(softmax_part, type)                                            \
+    MATH_KERNEL(cross_entropy_part, type)
+REAL_LIST(CROSS_ENTROPY_KERNELS)

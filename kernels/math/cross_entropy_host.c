@@ -120,3 +120,80 @@ void WEFTI_LEVEL(cross_entropy)(real *loss, real *dlogits, const real *logits,
                    logits + t * vocab, targets + t,
                    tokens - t < step ? tokens - t : step, vocab, scale);
 }
+
+/* ---- a part of the vocabulary ---------------------------------------------
+ */
+
+/* Of logits that are all -INFINITY, 0; a NaN among them stays one. */
+static real sum_below(const real *row, size_t vocab, real top)
+{
+    real sum = 0;
+
+    if (top > -(real)INFINITY)
+        return row_exp(NULL, row, vocab, top, false);
+    for (size_t j = 0; j < vocab; j++)
+        sum = isnan(row[j]) ? row[j] : sum;
+    return sum;
+}
+
+void WEFTI_LEVEL(softmax_part)(real *summary, const real *logits,
+                               const int32_t *targets, size_t tokens,
+                               size_t vocab)
+{
+    for (size_t t = 0; t < tokens; t++) {
+        const real *row = logits + t * vocab;
+        real *own = summary + t * WEFTI_CROSS_ENTROPY_SUMMARY;
+
+        WEFTI_ASSERT(targets[t] < 0 || (size_t)targets[t] < vocab);
+        own[0] = row_top(row, vocab);
+        own[1] = sum_below(row, vocab, own[0]);
+        own[2] = targets[t] >= 0 ? row[targets[t]] : 0;
+    }
+}
+
+/* A token's summary over all columns. */
+static void join_parts(const wefti_cross_entropy_parts *all, size_t token,
+                       real joined[WEFTI_CROSS_ENTROPY_SUMMARY])
+{
+    const real *first = all->parts + token * WEFTI_CROSS_ENTROPY_SUMMARY;
+
+    joined[0] = -(real)INFINITY;
+    joined[1] = joined[2] = 0;
+    for (size_t p = 0; p < all->count; p++) {
+        real top = first[p * all->part_elems];
+
+        joined[0] = top > joined[0] ? top : joined[0];
+    }
+    for (size_t p = 0; p < all->count; p++) {
+        const real *part = first + p * all->part_elems;
+        bool none = !(part[0] > -(real)INFINITY);
+        double weight = none ? 1 : exp((double)(part[0] - joined[0]));
+
+        joined[1] += part[1] * (real)weight;
+        joined[2] += part[2];
+    }
+}
+
+void WEFTI_LEVEL(cross_entropy_part)(real *loss, real *dlogits,
+                                     const real *logits, const int32_t *targets,
+                                     const wefti_cross_entropy_parts *all,
+                                     size_t tokens, size_t vocab, real scale)
+{
+    for (size_t t = 0; t < tokens; t++) {
+        real *drow = dlogits ? dlogits + t * vocab : NULL;
+        real joined[WEFTI_CROSS_ENTROPY_SUMMARY];
+
+        if (targets[t] < WEFTI_CROSS_ENTROPY_ELSEWHERE) {
+            skip_row(loss + t, drow, vocab);
+            continue;
+        }
+        join_parts(all, t, joined);
+        loss[t] = joined[0] - joined[2] + (real)log((double)joined[1]);
+        if (drow) {
+            (void)row_exp(drow, logits + t * vocab, vocab, joined[0], true);
+            row_scale(drow, vocab, scale / joined[1]);
+        }
+        if (drow && targets[t] >= 0)
+            drow[targets[t]] -= scale;
+    }
+}

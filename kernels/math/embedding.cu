@@ -15,7 +15,12 @@ embedding_forward(const wefti_math_embedding_forward &args)
     const memory *table = static_cast<const memory *>(args.table);
     row_pieces pieces(args.tokens, args.width);
     pieces.run([&](size_t t, size_t i) {
-        out[t * args.width + i] = table[(size_t)args.ids[t] * args.width + i];
+        if (args.ids[t] < 0) {
+            store<Real>(out, t * args.width + i, 0);
+        } else {
+            out[t * args.width + i] =
+                table[(size_t)args.ids[t] * args.width + i];
+        }
     });
 }
 
@@ -31,7 +36,8 @@ embedding_share(const wefti_math_embedding_backward &args, size_t first,
     size_t column = first + lane;
     for (size_t t = 0; t < args.tokens; t += WARP) {
         unsigned id = t + lane < args.tokens ? (unsigned)args.ids[t + lane] : 0;
-        bool own = t + lane < args.tokens && id % shares == share;
+        bool own =
+            t + lane < args.tokens && (int)id >= 0 && id % shares == share;
         unsigned left = __ballot_sync(WARP_WHOLE, own);
         for (; left != 0; left &= left - 1) {
             unsigned next = (unsigned)__ffs((int)left) - 1;

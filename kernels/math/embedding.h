@@ -4,8 +4,10 @@
  *
  *     out[t] = table[ids[t]]            dtable[ids[t]] += dout[t]
  *
- * out dout    [tokens][width], dense.       ids   [tokens], 0 <= id < vocab.
+ * out dout    [tokens][width], dense.       ids   [tokens], id < vocab.
  * table dtable [vocab][width], dense.
+ *
+ * An id below 0 has no row here: out is 0, and dout goes nowhere.
  *
  * Backward adds in order of t, so the result does not depend on anything else.
  *

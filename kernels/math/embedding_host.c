@@ -14,7 +14,11 @@ void WEFTI_LEVEL(embedding_forward)(real *out, const real *table,
                                     size_t vocab, size_t width)
 {
     for (size_t t = 0; t < tokens; t++) {
-        WEFTI_ASSERT(ids[t] >= 0 && (size_t)ids[t] < vocab);
+        if (ids[t] < 0) {
+            memset(out + t * width, 0, width * sizeof(real));
+            continue;
+        }
+        WEFTI_ASSERT((size_t)ids[t] < vocab);
         memcpy(out + t * width, table + (size_t)ids[t] * width,
                width * sizeof(real));
     }
@@ -26,7 +30,9 @@ void WEFTI_LEVEL(embedding_backward)(real *dtable, const real *dout,
                                      size_t vocab, size_t width)
 {
     for (size_t t = 0; t < tokens; t++) {
-        WEFTI_ASSERT(ids[t] >= 0 && (size_t)ids[t] < vocab);
+        if (ids[t] < 0)
+            continue;
+        WEFTI_ASSERT((size_t)ids[t] < vocab);
         const real *from = dout + t * width;
         real *to = dtable + (size_t)ids[t] * width;
 

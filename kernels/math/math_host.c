@@ -87,6 +87,21 @@ static void run_cross_entropy(const wefti_math *math,
                         a->vocab, (real)a->scale);
 }
 
+static void run_softmax_part(const wefti_math *math,
+                             const wefti_math_softmax_part *a)
+{
+    math->softmax_part(a->summary, a->logits, a->targets, a->tokens, a->vocab);
+}
+
+static void run_cross_entropy_part(const wefti_math *math,
+                                   const wefti_math_cross_entropy_part *a)
+{
+    const wefti_cross_entropy_parts all = {a->parts, a->part_count,
+                                           a->part_elems};
+    math->cross_entropy_part(a->loss, a->dlogits, a->logits, a->targets, &all,
+                             a->tokens, a->vocab, (real)a->scale);
+}
+
 static void run_adamw_update(const wefti_math *math,
                              const wefti_math_adamw_update *a)
 {
@@ -274,6 +289,8 @@ void wefti_math_host_run(wefti_math_op op, const wefti_math_args *args,
         RUN(embedding_forward);
         RUN(embedding_backward);
         RUN(cross_entropy);
+        RUN(softmax_part);
+        RUN(cross_entropy_part);
         RUN(adamw_update);
         RUN(sumsq);
         RUN(clip);

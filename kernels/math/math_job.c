@@ -57,7 +57,11 @@ static void gather(const wefti_math_embedding_forward *a)
     uint16_t *out = a->out;
     const uint16_t *table = a->table;
     for (size_t t = 0; t < a->tokens; t++) {
-        WEFTI_ASSERT(a->ids[t] >= 0 && (size_t)a->ids[t] < a->vocab);
+        if (a->ids[t] < 0) {
+            memset(out + t * a->width, 0, a->width * sizeof(*out));
+            continue;
+        }
+        WEFTI_ASSERT((size_t)a->ids[t] < a->vocab);
         memcpy(out + t * a->width, table + (size_t)a->ids[t] * a->width,
                a->width * sizeof(*out));
     }

@@ -192,6 +192,27 @@ typedef struct wefti_math_cross_entropy {
     double scale;
 } wefti_math_cross_entropy;
 
+/* wefti_math_softmax_part_<type> - cross_entropy.h. */
+typedef struct wefti_math_softmax_part {
+    void *summary; /* wide */
+    const void *logits;
+    const int32_t *targets;
+    size_t tokens, vocab;
+} wefti_math_softmax_part;
+
+/* wefti_math_cross_entropy_part_<type> - cross_entropy.h. dlogits may be
+ * logits, or NULL. */
+typedef struct wefti_math_cross_entropy_part {
+    void *loss; /* wide */
+    void *dlogits;
+    const void *logits;
+    const int32_t *targets;
+    const void *parts; /* wide */
+    size_t part_count, part_elems;
+    size_t tokens, vocab;
+    double scale;
+} wefti_math_cross_entropy_part;
+
 /* What all elements of an AdamW step have in common, by the host. */
 typedef struct wefti_math_adamw_step {
     double beta1, rest1, beta2, rest2; /* rest: 1 - beta */

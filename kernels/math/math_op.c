@@ -4,6 +4,7 @@
  */
 #include "kernels/math/math_op.h"
 
+#include "kernels/math/cross_entropy.h"
 #include "kernels/math/sumsq.h"
 
 #include <stdio.h>
@@ -198,6 +199,27 @@ static void of_cross_entropy(list *l, const wefti_math_cross_entropy *a)
     use(l, &a->dlogits, OWN, WRITE, a->tokens * a->vocab);
     use(l, &a->logits, OWN, READ, a->tokens * a->vocab);
     use(l, &a->targets, INDEX, READ, a->tokens);
+}
+
+static void of_softmax_part(list *l, const wefti_math_softmax_part *a)
+{
+    cut(l, &a->tokens, 1);
+    use(l, &a->summary, WIDE, WRITE, a->tokens * WEFTI_CROSS_ENTROPY_SUMMARY);
+    use(l, &a->logits, OWN, READ, a->tokens * a->vocab);
+    use(l, &a->targets, INDEX, READ, a->tokens);
+}
+
+static void of_cross_entropy_part(list *l,
+                                  const wefti_math_cross_entropy_part *a)
+{
+    cut(l, &a->tokens, 1);
+    use(l, &a->loss, WIDE, WRITE, a->tokens);
+    use(l, &a->dlogits, OWN, WRITE, a->tokens * a->vocab);
+    use(l, &a->logits, OWN, READ, a->tokens * a->vocab);
+    use(l, &a->targets, INDEX, READ, a->tokens);
+    use_rows(l, &a->parts, WIDE, READ, a->part_count,
+             a->tokens * WEFTI_CROSS_ENTROPY_SUMMARY, a->part_elems);
+    l->uses[l->count - 1].step = WEFTI_CROSS_ENTROPY_SUMMARY;
 }
 
 static void of_adamw(list *l, const wefti_math_adamw *a)

@@ -30,6 +30,8 @@
     X(embedding_forward)                                                       \
     X(embedding_backward)                                                      \
     X(cross_entropy)                                                           \
+    X(softmax_part)                                                            \
+    X(cross_entropy_part)                                                      \
     X(adamw)                                                                   \
     X(sumsq)                                                                   \
     X(clip)                                                                    \

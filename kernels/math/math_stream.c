@@ -7,6 +7,7 @@
 #include "kernels/math/math_stream.h"
 
 #include "kernels/math/math_launch.h"
+#include "kernels/math/cross_entropy.h"
 #include "kernels/math/math_post.h"
 #include "kernels/math/sumsq.h"
 
@@ -315,6 +316,60 @@ weft_status wefti_stream_cross_entropy(weft_stream *stream, const tensor *loss,
     return status < 0 ? status
                       : wefti_math_post(stream, WEFTI_MATH_OP_cross_entropy,
                                         t.type, &args);
+}
+
+weft_status wefti_stream_softmax_part(weft_stream *stream,
+                                      const tensor *summary,
+                                      const tensor *logits,
+                                      const tensor *targets)
+{
+    types t;
+    weft_status status = FIND_TYPES("softmax_part", logits, NULL, &t);
+    if (status < 0) {
+        return status;
+    }
+    const size_t tokens = logits->rows, vocab = logits->width;
+    const want wants[] = {
+        DENSE(logits, t.own, tokens, vocab),
+        DENSE(summary, t.wide, tokens, WEFTI_CROSS_ENTROPY_SUMMARY),
+        DENSE(targets, WEFT_DTYPE_I32, 1, tokens)};
+    const wefti_math_softmax_part args = {at(summary), logits->at, at(targets),
+                                          tokens, vocab};
+    status = CHECK("softmax_part", wants);
+    return status < 0 ? status
+                      : wefti_math_post(stream, WEFTI_MATH_OP_softmax_part,
+                                        t.type, &args);
+}
+
+weft_status wefti_stream_cross_entropy_part(weft_stream *stream,
+                                            const tensor *loss,
+                                            const tensor *dlogits,
+                                            const tensor *logits,
+                                            const tensor *targets,
+                                            const tensor *parts, double scale)
+{
+    types t;
+    weft_status status = FIND_TYPES("cross_entropy_part", logits, NULL, &t);
+    if (status < 0) {
+        return status;
+    }
+    const size_t tokens = logits->rows, vocab = logits->width;
+    const size_t count = parts ? parts->rows : 0;
+    const size_t elems = tokens * WEFTI_CROSS_ENTROPY_SUMMARY;
+    const want wants[] = {DENSE(logits, t.own, tokens, vocab),
+                          DENSE(loss, t.wide, 1, tokens),
+                          OPTIONAL(dlogits, t.own, tokens, vocab),
+                          DENSE(targets, WEFT_DTYPE_I32, 1, tokens),
+                          STRIDED(parts, t.wide, count, elems)};
+    status = CHECK("cross_entropy_part", wants);
+    if (status < 0) {
+        return status;
+    }
+    const wefti_math_cross_entropy_part args = {
+        at(loss), at(dlogits),   logits->at, at(targets), at(parts),
+        count,    parts->stride, tokens,     vocab,       scale};
+    return wefti_math_post(stream, WEFTI_MATH_OP_cross_entropy_part, t.type,
+                           &args);
 }
 
 /* ---- the step --------------------------------------------------------------

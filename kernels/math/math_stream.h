@@ -159,6 +159,19 @@ WEFT_NODISCARD weft_status wefti_stream_cross_entropy(
     const wefti_math_tensor *dlogits, const wefti_math_tensor *logits,
     const wefti_math_tensor *targets, double scale);
 
+/* summary: wide, [tokens][WEFTI_CROSS_ENTROPY_SUMMARY]. */
+WEFT_NODISCARD weft_status wefti_stream_softmax_part(
+    weft_stream *stream, const wefti_math_tensor *summary,
+    const wefti_math_tensor *logits, const wefti_math_tensor *targets);
+
+/* parts: wide, a row for each rank's summary; what is behind the summary in it
+ * is not read. The others as for cross_entropy. */
+WEFT_NODISCARD weft_status wefti_stream_cross_entropy_part(
+    weft_stream *stream, const wefti_math_tensor *loss,
+    const wefti_math_tensor *dlogits, const wefti_math_tensor *logits,
+    const wefti_math_tensor *targets, const wefti_math_tensor *parts,
+    double scale);
+
 /* ---- adamw.h, sumsq.h: all flat
  * ----------------------------------------------
  */

@@ -46,6 +46,8 @@
     X(embedding_forward)                                                       \
     X(embedding_backward)                                                      \
     X(cross_entropy)                                                           \
+    X(softmax_part)                                                            \
+    X(cross_entropy_part)                                                      \
     X(adamw)                                                                   \
     X(fill)                                                                    \
     X(scale)                                                                   \

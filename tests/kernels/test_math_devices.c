@@ -200,6 +200,8 @@ static void case_tokens(device_pair *pair, weft_dtype own, weft_dtype mixed)
     pair_array *dlogits = pair_poison(pair, own, TOKENS * VOCAB);
     pair_array *loss = pair_poison(pair, WIDE, TOKENS);
     pair_array *again = pair_poison(pair, WIDE, TOKENS);
+    pair_array *parts =
+        pair_random(pair, WIDE, 2 * TOKENS * WEFTI_CROSS_ENTROPY_SUMMARY, 1, 5);
 
     (void)mixed;
     EACH_SIDE(pair)
@@ -213,7 +215,14 @@ static void case_tokens(device_pair *pair, weft_dtype own, weft_dtype mixed)
         wefti_math_tensor tdl = pair_rows(pair, dlogits, TOKENS, VOCAB);
         wefti_math_tensor te = pair_flat(pair, loss);
         wefti_math_tensor ta = pair_flat(pair, again);
+        wefti_math_tensor ts =
+            pair_rows(pair, parts, TOKENS, WEFTI_CROSS_ENTROPY_SUMMARY);
+        wefti_math_tensor tp =
+            pair_rows(pair, parts, 2, TOKENS * WEFTI_CROSS_ENTROPY_SUMMARY);
 
+        pair_ok(wefti_stream_softmax_part(stream, &ts, &tl, &ti));
+        pair_ok(wefti_stream_cross_entropy_part(stream, &te, &tdl, &tl, &ti,
+                                                &tp, 0.1));
         pair_ok(wefti_stream_embedding_forward(stream, &to, &tt, &ti));
         pair_ok(wefti_stream_embedding_backward(stream, &tdt, &to, &ti));
         pair_ok(wefti_stream_cross_entropy(stream, &te, &tdl, &tl, &ti, 0.1));
@@ -222,6 +231,7 @@ static void case_tokens(device_pair *pair, weft_dtype own, weft_dtype mixed)
     }
     pair_same(pair, out, "embedding");
     pair_same(pair, dtable, "embedding's gradient");
+    pair_near(pair, parts, 4 * near, 1e-6, "summaries");
     pair_near(pair, loss, 2 * near, 0, "loss");
     pair_near(pair, again, 2 * near, 0, "loss, its gradient in place");
     pair_near(pair, dlogits, near * 0.02, 0, "gradient");

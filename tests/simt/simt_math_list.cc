@@ -26,6 +26,8 @@
     ALL(X, embedding_forward)                                                  \
     ALL(X, embedding_backward)                                                 \
     ALL(X, cross_entropy)                                                      \
+    ALL(X, softmax_part)                                                       \
+    ALL(X, cross_entropy_part)                                                 \
     MIXED(X, adamw)                                                            \
     ALL(X, sumsq)                                                              \
     X(clip, f64)                                                               \

@@ -33,6 +33,8 @@ static void check_embedding(check_random *random, math_kind kind, shape s)
 {
     const wefti_math *math = wefti_math_get();
     int32_t *ids = random_ids(random, s.tokens, s.vocab);
+    for (size_t t = 3; t < s.tokens; t += 7)
+        ids[t] = -(int32_t)t; /* no row here */
     math_array table = math_random(random, kind, s.vocab * s.width, 1);
     math_array out = math_new(kind, s.tokens * s.width), expected;
     math_array dtable = math_random(random, MATH_WIDE, s.vocab * s.width, 1);
@@ -119,6 +121,71 @@ static void check_loss(check_random *random, math_kind kind, shape s,
     free(targets);
 }
 
+/* Of each five tokens one does not count, and one has its target elsewhere. */
+static void check_parts(check_random *random, math_kind kind, shape s,
+                        double scale)
+{
+    enum { PARTS = 3 };
+    const wefti_math *math = wefti_math_get();
+    const size_t elems = s.tokens * WEFTI_CROSS_ENTROPY_SUMMARY + 5;
+    int32_t *targets = random_ids(random, s.tokens, s.vocab);
+    math_array logits = math_random(random, kind, s.tokens * s.vocab, 5);
+    math_array parts = math_random(random, MATH_WIDE, PARTS * elems, 5);
+    math_array loss = math_new(MATH_WIDE, s.tokens);
+    math_array dlogits = math_new(kind, s.tokens * s.vocab);
+    real *x = math_values(&logits), *want = check_alloc(s.tokens);
+    real *slopes = check_alloc(s.tokens * s.vocab), *all = parts.at;
+    const double near = TOLERANCE(8e-6, 2e-14);
+
+    for (size_t t = 3; t < s.tokens; t += 5)
+        targets[t] = WEFTI_CROSS_ENTROPY_ELSEWHERE;
+    for (size_t t = 4; t < s.tokens; t += 5)
+        targets[t] = WEFTI_CROSS_ENTROPY_NO_TARGET;
+    for (size_t p = 1; p < PARTS; p++)
+        for (size_t t = 0; t < s.tokens; t++)
+            all[p * elems + t * WEFTI_CROSS_ENTROPY_SUMMARY + 1] = (real)p;
+    math_array summary = math_new(MATH_WIDE, elems);
+    wefti_math_softmax_part part = {summary.at, logits.at, targets, s.tokens,
+                                    s.vocab};
+    math->softmax_part(all, x, targets, s.tokens, s.vocab);
+    math_launch("softmax_part", kind, &part, random);
+    for (size_t i = 0; i < s.tokens * WEFTI_CROSS_ENTROPY_SUMMARY; i++)
+        check_near(((real *)summary.at)[i], (double)all[i],
+                   near * fmax(1, fabs((double)all[i])), "summary", i);
+
+    const wefti_cross_entropy_parts joined = {all, PARTS, elems};
+    wefti_math_cross_entropy_part args = {
+        loss.at, dlogits.at, logits.at, targets, parts.at,
+        PARTS,   elems,      s.tokens,  s.vocab, scale};
+    math->cross_entropy_part(want, slopes, x, targets, &joined, s.tokens,
+                             s.vocab, (real)scale);
+    math_launch("cross_entropy_part", kind, &args, random);
+    math_all_near(&loss, want, 2 * near, 0, "loss");
+    math_all_near(&dlogits, slopes, near / 10 * scale, 0, "dlogits");
+    args.dlogits = logits.at;
+    math_launch("cross_entropy_part", kind, &args, random);
+    math_same_bits(&logits, &dlogits);
+    math_free(&summary);
+    math_free(&logits);
+    math_free(&parts);
+    math_free(&loss);
+    math_free(&dlogits);
+    free(x);
+    free(want);
+    free(slopes);
+    free(targets);
+}
+
+static void test_cross_entropy_parts_near_the_hosts(void **state)
+{
+    check_random random = check_seed();
+
+    (void)state;
+    FOR_EACH_KIND(kind)
+    for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++)
+        check_parts(&random, kind, shapes[i], 0.125);
+}
+
 static void test_cross_entropy_any_shape_near_the_hosts(void **state)
 {
     check_random random = check_seed();
@@ -185,6 +252,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_embedding_any_shape_gives_the_hosts_bits),
         cmocka_unit_test(test_cross_entropy_any_shape_near_the_hosts),
+        cmocka_unit_test(test_cross_entropy_parts_near_the_hosts),
         cmocka_unit_test(test_cross_entropy_hidden_logits_have_no_share),
     };
 

@@ -79,21 +79,41 @@ static void copy(const wefti_replica *replica, real *to, const real *from,
         "a copy");
 }
 
+/* What is here of a tensor, to its places in the whole. */
+static void keep_here(real *to, const wefti_replica *replica,
+                      const wefti_tensor *tensor)
+{
+    const size_t elems = wefti_tensor_here_elems(tensor);
+    real *here = make_room(elems);
+    copy(replica, here, wefti_replica_values(replica, tensor), elems);
+    wefti_tensor_put(tensor, here, to);
+    free(here);
+}
+
 /* Elements of a tensor's part that lies in this rank's share of its bucket. */
 static void keep_own(real *to, const real *flat, const wefti_replica *replica,
                      const wefti_tensor *tensor)
 {
     wefti_tensor_share own;
-    if (wefti_tensor_cut(&replica->plan, tensor, replica->groups[0].rank,
-                         &own)) {
-        copy(replica, to + own.offset_elems, flat + own.start_elems, own.elems);
+    if (!wefti_tensor_cut(&replica->plan, tensor, replica->groups[0].rank,
+                          &own)) {
+        return;
+    }
+    for (size_t past = 0; past < own.elems;) {
+        const wefti_tensor_stretch next =
+            wefti_tensor_find(tensor, own.offset_elems + past);
+        size_t left = own.elems - past;
+        size_t elems = next.elems < left ? next.elems : left;
+        copy(replica, to + next.whole, flat + own.start_elems + past, elems);
+        past += elems;
     }
 }
 
 /* All that rank 0 has without a pipeline, each rank's own with one. */
 static void keep_tensors(job_result *result, const wefti_replica *replica)
 {
-    bool whole = replica->pipe.info.ranks == 1;
+    bool whole =
+        replica->pipe.info.ranks == 1 && replica->plan.tensor.parts < 2;
     size_t at = 0;
     for (size_t i = 0; i < replica->plan.tensor_count; i++) {
         const wefti_tensor *tensor = &replica->plan.tensors[i];
@@ -102,8 +122,7 @@ static void keep_tensors(job_result *result, const wefti_replica *replica)
             result->head_elems = elems;
             result->head_copy =
                 result->head_copy ? result->head_copy : make_room(elems);
-            copy(replica, result->head_copy,
-                 wefti_replica_values(replica, tensor), elems);
+            keep_here(result->head_copy, replica, tensor);
         }
         if (tensor->copy || !tensor->here) {
             at += tensor->copy ? 0 : elems;
@@ -127,12 +146,12 @@ static bool has_planned_peaks(const wefti_replica *replica)
 {
     const wefti_pipe *pipe = &replica->pipe;
     const wefti_replica_config *own = &replica->config;
-    const weft_pipeline_config config = {.size_bytes = sizeof(config),
-                                         .schedule = pipe->schedule,
-                                         .rows =
-                                             own->micro_batch * own->shape.seq,
-                                         .row_elems = own->shape.hidden,
-                                         .dtype = WEFTI_REAL_DTYPE};
+    const weft_pipeline_config config = {
+        .size_bytes = sizeof(config),
+        .schedule = pipe->schedule,
+        .rows = wefti_pipe_rows(replica, own->micro_batch * own->shape.seq),
+        .row_elems = own->shape.hidden,
+        .dtype = WEFTI_REAL_DTYPE};
     weft_pipeline_peaks planned = {.size_bytes = sizeof(planned)},
                         held = {.size_bytes = sizeof(held)};
     scratch_require(weft_pipeline_predict(&config, pipe->rank, &planned) ==

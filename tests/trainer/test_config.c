@@ -191,16 +191,13 @@ static const struct refusal {
     {HEAD "model: \xFF", WEFT_ERR_INVALID, "not YAML"},
     {HEAD "model: {layers: \x01}", WEFT_ERR_INVALID, "not YAML"},
     /* right, but not yet */
-    {HEAD "overlap: {tensor: false}", WEFT_ERR_UNSUPPORTED, "overlap.tensor"},
     {HEAD "overlap: {expert: false}", WEFT_ERR_UNSUPPORTED, "overlap.expert"},
-    {HEAD "parallel: {tensor_model_parallel_size: 2}", WEFT_ERR_UNSUPPORTED,
-     "2:40: parallel.tensor_model_parallel_size: 2 is not possible in this "
-     "version; allowed is 1"},
+    {HEAD "overlap: {comm_sms: 1}", WEFT_ERR_UNSUPPORTED,
+     "2:21: overlap.comm_sms: 1 is not possible in this version; allowed is "
+     "0"},
     {HEAD "parallel: {expert_model_parallel_size: 4}", WEFT_ERR_UNSUPPORTED,
      "allowed is 1"},
     {HEAD "parallel: {context_parallel_size: 2}", WEFT_ERR_UNSUPPORTED, "is 1"},
-    {HEAD "parallel: {sequence_parallel: true}", WEFT_ERR_UNSUPPORTED,
-     "allowed is false"},
     {HEAD "parallel: {schedule: .csv}", WEFT_ERR_INVALID, "FILE.csv"},
     {HEAD "model: {experts: 8}", WEFT_ERR_UNSUPPORTED, "allowed is 0"},
     {HEAD "model: {dtype: bf16}", WEFT_ERR_UNSUPPORTED, "allowed is fp32"},

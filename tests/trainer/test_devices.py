@@ -4,8 +4,9 @@
 
 Goal: training computes on a device by its stream as it does on the host.
 
-Method: a small model for a few steps, by one rank, by two that share the batch
-and by two with a part of the model each, from the start and from a checkpoint;
+Method: a small model for a few steps, by one rank, by two that share the batch,
+by two with a part of the model each, and by two that share its layers, from the
+start and from a checkpoint;
 on the host, and on the shadow device, which runs what is queued late and faults
 where the host touches its memory: losses and norms have the host's bits there. Windows of validation are odd in
 number: the last is less than a micro-batch. With LAUNCHER (scripts/with-fake-gpu
@@ -80,6 +81,10 @@ class Devices(unittest.TestCase):
 
     def test_two_stages(self):
         self.compare(2, "--set", "parallel.pipeline_model_parallel_size=2")
+
+    def test_two_ranks_share_the_layers(self):
+        self.compare(2, "--set", "parallel.tensor_model_parallel_size=2",
+                     "--set", "parallel.sequence_parallel=true")
 
     def test_saves_and_goes_on(self):
         """What a device has saved, it and the host go on from."""

@@ -215,7 +215,7 @@ static weft_status make_leaf(const rank_state *own, size_t number, size_t step,
     memset(own->room, 0, elems * sizeof(real));
     for (size_t i = 0; i < plan->tensor_count; i++) {
         const wefti_tensor *tensor = &plan->tensors[i];
-        size_t before = tensor->first_row * tensor->info.columns;
+        size_t before = tensor->part * tensor->rows * tensor->info.columns;
         for (size_t k = 0; tensor->info.group == number &&
                            k < wefti_tensor_here_elems(tensor);
              k++) {
@@ -370,7 +370,8 @@ static int compare_values(const rank_state *own, const scene *wanted)
     int wrong = 0;
     for (size_t i = 0; i < plan->tensor_count; i++) {
         const wefti_tensor *tensor = &plan->tensors[i];
-        size_t at = find_start(plan, i) + tensor->first_row * shape.hidden;
+        size_t at =
+            find_start(plan, i) + tensor->part * tensor->rows * shape.hidden;
         size_t bytes = wefti_tensor_here_elems(tensor) * sizeof(real);
         wrong +=
             copy(own, own->room, wefti_replica_values(&own->replica, tensor),

@@ -295,6 +295,74 @@ static void test_parameters_another_layer_is_laid_out_by_group(void **state)
     wefti_parameters_fini(&plan);
 }
 
+/* One rank's part of a model that parts share. */
+static void plan_part(size_t part, size_t parts, wefti_parameters *plan)
+{
+    const wefti_layer_run whole = {.layers_end = shape.layers};
+    wefti_parameters_config config = {.shape = shape,
+                                      .bucket_bytes = 20000,
+                                      .nranks = {1},
+                                      .expert_parts = 1,
+                                      .tensor = {part, parts, true},
+                                      .parts = &whole,
+                                      .part_count = 1};
+    wefti_tensor_list list;
+    config.shape.vocab = 80;
+    assert_int_equal(wefti_tensor_list_init(&list, &config.shape), WEFT_OK);
+    assert_int_equal(wefti_parameters_plan_list(&config, &list, plan), WEFT_OK);
+    wefti_tensor_list_fini(&list);
+}
+
+static real *start_values(const wefti_parameters *plan)
+{
+    static const wefti_start start = {1, 0.02, 0.5};
+    real *values = calloc(plan->flat_elems, sizeof(*values));
+    assert_non_null(values);
+    wefti_parameters_init(plan, 7, &start, &values);
+    return values;
+}
+
+/* What a part has is the whole one's; all elements count, each once. */
+static void test_parameters_parts_are_those_of_the_whole(void **state)
+{
+    (void)state;
+    wefti_parameters whole;
+    plan_part(0, 1, &whole);
+    real *all = start_values(&whole);
+    for (size_t parts = 2; parts <= 4;
+         parts += 2) { /* 4: heads of keys twice */
+        unsigned char *counted = calloc(whole.flat_elems, 1);
+        assert_non_null(counted);
+        for (size_t part = 0; part < parts; part++) {
+            wefti_parameters plan;
+            plan_part(part, parts, &plan);
+            real *values = start_values(&plan);
+            for (size_t i = 0; i < plan.tensor_count; i++) {
+                const wefti_tensor *own = &plan.tensors[i];
+                const size_t from = whole.tensors[i].start_elems;
+                const size_t end = wefti_tensor_here_elems(own);
+                for (size_t at = 0; at < end; at++) {
+                    const size_t to = from + wefti_tensor_find(own, at).whole;
+                    assert_true(values[own->start_elems + at] == all[to]);
+                    counted[to] +=
+                        at < wefti_tensor_counted_end(own, end) ? 1 : 0;
+                }
+            }
+            free(values);
+            wefti_parameters_fini(&plan);
+        }
+        for (size_t i = 0; i < whole.tensor_count; i++) {
+            const wefti_tensor *tensor = &whole.tensors[i];
+            for (size_t k = 0; k < wefti_tensor_elems(&tensor->info); k++) {
+                assert_int_equal(counted[tensor->start_elems + k], 1);
+            }
+        }
+        free(counted);
+    }
+    free(all);
+    wefti_parameters_fini(&whole);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -305,6 +373,7 @@ int main(void)
         cmocka_unit_test(test_parameters_tied_head_is_the_embedding),
         cmocka_unit_test(test_tensor_list_pieces_cover_the_tensors),
         cmocka_unit_test(test_parameters_another_layer_is_laid_out_by_group),
+        cmocka_unit_test(test_parameters_parts_are_those_of_the_whole),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -126,6 +126,23 @@ class PrintProgram(unittest.TestCase):
                           if node[2] != "COMPUTE"])
         self.check_reads(stages[0][1])
 
+    def test_shared_layers_exchange_rows(self):
+        done = run("--set", "parallel.tensor_model_parallel_size=2",
+                   "--set", "parallel.sequence_parallel=true",
+                   "--set", "parallel.pipeline_model_parallel_size=1")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        for line in (r"F \d+ COMPUTE attention_in.1.norm of part by rows: ",
+                     r"F \d+ POST attention_in.1.enter tp: ",
+                     r"F (\d+) AWAIT attention.1.enter tp by parts: .*\n"
+                     r"F \1 COMPUTE attention.1.qkv by parts: ",
+                     r"F (\d+) COMPUTE ffn.1.down by parts: .*\n"
+                     r"F \1 POST ffn.1.leave tp by parts: ",
+                     r"I (\d+) COMPUTE ffn.1.gate_up by parts: .*\n"
+                     r"I \1 POST ffn.1.enter tp by parts: "):
+            self.assertRegex(done.stdout, line)
+        size = TOKENS * FFN // 2 * 4
+        self.assertRegex(done.stdout, rf"value ffn_in.0.gated: .*, {size} bytes")
+
     def test_auto_is_refused(self):
         done = run("--set", "parallel.schedule=auto")
         self.assertEqual(done.returncode, 1)

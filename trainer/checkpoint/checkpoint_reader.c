@@ -18,13 +18,16 @@
 
 enum {
     CHUNK_BYTES = 1 << 20, /* read and hashed at a time; whole elements */
+    HELD_BYTES = 64 << 20, /* a section up to that is kept, see get_part */
     DIGEST = WEFTI_CHECKPOINT_DIGEST_BYTES
 };
 
 struct wefti_checkpoint_reader {
     wefti_checkpoint_index index;
-    bool *head_known;            /* [nranks] it has been found sound */
-    unsigned char *chunk;        /* CHUNK_BYTES */
+    bool *head_known;     /* [nranks] it has been found sound */
+    unsigned char *chunk; /* CHUNK_BYTES */
+    unsigned char *held;  /* what section held_section has, if sound */
+    const wefti_checkpoint_section *held_section;
     wefti_safetensors_file file; /* the open one; fd -1: none is */
     uint64_t file_rank;          /* whose it is */
     char folder[WEFTI_CHECKPOINT_PATH_BYTES];
@@ -146,6 +149,7 @@ void wefti_checkpoint_reader_close(wefti_checkpoint_reader *reader)
         wefti_safetensors_close(&reader->file);
         wefti_checkpoint_index_fini(&reader->index);
         free(reader->head_known);
+        free(reader->held);
         free(reader->chunk);
         free(reader);
     }
@@ -341,6 +345,40 @@ weft_status wefti_checkpoint_reader_check(wefti_checkpoint_reader *reader)
     return status;
 }
 
+/*
+ * Of a section that is read in parts, all of it is kept: a rank that has some
+ * columns of a tensor asks for those of each row.
+ */
+static weft_status get_part(wefti_checkpoint_reader *reader,
+                            const wefti_checkpoint_section *section,
+                            const wanted *want)
+{
+    const size_t all =
+        (size_t)section->piece.elems * weft_dtype_bytes(section->piece.dtype);
+    if ((want->begin == 0 && want->end == all) || all > HELD_BYTES) {
+        return read_section(reader, section, want);
+    }
+    if (reader->held_section != section) {
+        unsigned char *room = realloc(reader->held, all);
+        if (!room) {
+            return read_section(reader, section, want);
+        }
+        reader->held = room;
+        reader->held_section = NULL;
+        const wanted whole = {0, all, room};
+        weft_status status = read_section(reader, section, &whole);
+        if (status != WEFT_OK) {
+            return status;
+        }
+        reader->held_section = section;
+    }
+    if (want->value) {
+        memcpy(want->value, reader->held + want->begin,
+               (size_t)(want->end - want->begin));
+    }
+    return WEFT_OK;
+}
+
 /* The first section of the tensor that ends behind offset; count: none. */
 static size_t find_first(const wefti_checkpoint_index *index,
                          const wefti_checkpoint_piece *piece)
@@ -407,7 +445,7 @@ weft_status wefti_checkpoint_reader_get(wefti_checkpoint_reader *reader,
         unsigned char *at = value;
         wanted want = {(from - has->offset) * elem, (to - has->offset) * elem,
                        at ? at + (from - piece->offset) * elem : NULL};
-        status = read_section(reader, &index->sections[i], &want);
+        status = get_part(reader, &index->sections[i], &want);
     }
     return status;
 }

@@ -32,15 +32,26 @@ size_t wefti_state_count_bytes(const wefti_state_list *list)
     return list->count > 0 ? find_end(&list->pieces[list->count - 1]) : 0;
 }
 
+/* Of a rank's share what lies together in the whole tensor, from at on. */
+static wefti_tensor_stretch next_stretch(const wefti_tensor *tensor,
+                                         const wefti_tensor_share *own,
+                                         size_t at)
+{
+    const size_t left = own->offset_elems + own->elems - at;
+    wefti_tensor_stretch next = wefti_tensor_find(tensor, at);
+    next.elems = next.elems < left ? next.elems : left;
+    return next;
+}
+
 static wefti_checkpoint_piece make_piece(const wefti_tensor *tensor,
-                                         const wefti_tensor_share *own)
+                                         const wefti_tensor_stretch *own)
 {
     const wefti_tensor_info *info = &tensor->info;
     return (wefti_checkpoint_piece){
         .dtype = WEFTI_REAL_DTYPE,
         .rows = wefti_tensor_dimensions(info) == 2 ? info->rows : 0,
         .columns = info->columns,
-        .offset = own->offset_elems,
+        .offset = own->whole,
         .elems = own->elems};
 }
 
@@ -52,47 +63,99 @@ bool wefti_state_cut(const wefti_replica *replica, const wefti_tensor *tensor,
     if (!wefti_tensor_cut(&replica->plan, tensor, group->rank, &own)) {
         return false;
     }
-    *piece_out = make_piece(tensor, &own);
+    const wefti_tensor_stretch whole = {own.offset_elems, own.offset_elems,
+                                        own.elems};
+    *piece_out = make_piece(tensor, &whole);
     piece_out->live = group->gradient.leaf + own.start_elems;
     return true;
+}
+
+/* What one stretch of a share adds; past: elements of the share before it. */
+static void add_stretch(const wefti_replica *replica,
+                        const wefti_tensor *tensor,
+                        const wefti_tensor_share *own,
+                        const wefti_tensor_stretch *stretch,
+                        wefti_state_list *list)
+{
+    static const char *const ends[WEFTI_STATE_PARTS] = {"", ".first",
+                                                        ".second"};
+    const wefti_parameters *plan = &replica->plan;
+    const wefti_parameter_group *group = &replica->groups[tensor->info.group];
+    const size_t past = stretch->here - own->offset_elems;
+    wefti_checkpoint_piece piece = make_piece(tensor, stretch);
+    real *live[WEFTI_STATE_PARTS] = {
+        group->values + own->start_elems + past,
+        group->optimizer.first + own->own_elems + past,
+        group->optimizer.second + own->own_elems + past};
+    const wefti_tensor *named =
+        tensor->copy ? &plan->tensors[wefti_tensor_embedding()] : tensor;
+    for (size_t part = 0; part < WEFTI_STATE_PARTS; part++) {
+        snprintf(piece.name, sizeof(piece.name), "%s%s", named->info.name,
+                 ends[part]);
+        piece.live = live[part];
+        wefti_state_add(list, &piece);
+    }
+}
+
+/* This rank's share of a tensor; without copies, if it is to be saved here. */
+static bool find_share(const wefti_replica *replica, const wefti_tensor *tensor,
+                       bool copies, wefti_tensor_share *own_out)
+{
+    const wefti_parameter_group *group = &replica->groups[tensor->info.group];
+    if ((tensor->copy && !copies) ||
+        !wefti_tensor_cut(&replica->plan, tensor, group->rank, own_out)) {
+        return false;
+    }
+    size_t end = own_out->offset_elems + own_out->elems;
+    end = copies ? end : wefti_tensor_counted_end(tensor, end);
+    own_out->elems =
+        end > own_out->offset_elems ? end - own_out->offset_elems : 0;
+    return own_out->elems > 0;
 }
 
 void wefti_state_add_shares(const wefti_replica *replica, bool copies,
                             wefti_state_list *list)
 {
-    static const char *const ends[WEFTI_STATE_PARTS] = {"", ".first",
-                                                        ".second"};
     const wefti_parameters *plan = &replica->plan;
     for (size_t i = 0; i < plan->tensor_count; i++) {
         const wefti_tensor *tensor = &plan->tensors[i];
-        const wefti_parameter_group *group =
-            &replica->groups[tensor->info.group];
         wefti_tensor_share own;
-        if ((tensor->copy && !copies) ||
-            !wefti_tensor_cut(plan, tensor, group->rank, &own)) {
+        if (!find_share(replica, tensor, copies, &own)) {
             continue;
         }
-        wefti_checkpoint_piece piece = make_piece(tensor, &own);
-        real *live[WEFTI_STATE_PARTS] = {group->values + own.start_elems,
-                                         group->optimizer.first + own.own_elems,
-                                         group->optimizer.second +
-                                             own.own_elems};
-        size_t name = tensor->copy ? wefti_tensor_embedding() : i;
-        for (size_t part = 0; part < WEFTI_STATE_PARTS; part++) {
-            snprintf(piece.name, sizeof(piece.name), "%s%s",
-                     plan->tensors[name].info.name, ends[part]);
-            piece.live = live[part];
-            wefti_state_add(list, &piece);
+        for (size_t at = own.offset_elems; at < own.offset_elems + own.elems;) {
+            const wefti_tensor_stretch next = next_stretch(tensor, &own, at);
+            add_stretch(replica, tensor, &own, &next, list);
+            at += next.elems;
         }
     }
+}
+
+/* How many pieces those are. */
+static size_t count_pieces(const wefti_replica *replica, bool copies)
+{
+    const wefti_parameters *plan = &replica->plan;
+    size_t count = 0;
+    for (size_t i = 0; i < plan->tensor_count; i++) {
+        const wefti_tensor *tensor = &plan->tensors[i];
+        wefti_tensor_share own;
+        if (!find_share(replica, tensor, copies, &own)) {
+            continue;
+        }
+        for (size_t at = own.offset_elems; at < own.offset_elems + own.elems;
+             count += WEFTI_STATE_PARTS) {
+            at += next_stretch(tensor, &own, at).elems;
+        }
+    }
+    return count;
 }
 
 weft_status wefti_state_list_shares(const wefti_replica *replica, bool copies,
                                     wefti_state_list *list_out)
 {
-    size_t most = WEFTI_STATE_PARTS * replica->plan.tensor_count;
-    *list_out =
-        (wefti_state_list){.pieces = calloc(most, sizeof(*list_out->pieces))};
+    size_t most = count_pieces(replica, copies);
+    *list_out = (wefti_state_list){
+        .pieces = calloc(most + 1, sizeof(*list_out->pieces))};
     if (!list_out->pieces) {
         return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for a list of %zu",
                            most);

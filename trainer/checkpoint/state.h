@@ -8,9 +8,10 @@
  *   tensors               tttttttttuuuuuuuuuuuuuvvvv.     . padding
  *   of rank 1                           uuuuuuuuvvvv
  *
- * A tensor is in one bucket, so a rank's share has one part of it at most. No
- * part holds padding, and none depends on buckets in any other way. All of the
- * model's elements are one rank's, once.
+ * A tensor is in one bucket, so a rank's share has one run of it at most; of a
+ * tensor that ranks share, that is several parts of the whole one, as many as
+ * rows where it is cut by columns. No part holds padding, and none depends on
+ * buckets in any other way. All of the model's elements are saved once.
  */
 #ifndef TRAINER_CHECKPOINT_STATE_H
 #define TRAINER_CHECKPOINT_STATE_H
@@ -44,11 +45,11 @@ bool wefti_state_cut(const wefti_replica *replica, const wefti_tensor *tensor,
                      wefti_checkpoint_piece *piece_out);
 
 /*
- * wefti_state_add_shares - this rank's, WEFTI_STATE_PARTS for each tensor,
- * which follow each other.
+ * wefti_state_add_shares - this rank's, WEFTI_STATE_PARTS for each part of a
+ * tensor, which follow each other.
  *
- * copies    also the copy of a tied embedding, which is read as the embedding
- *           is; it is not saved
+ * copies    also what is read here and saved elsewhere: the copy of a tied
+ *           embedding, as the embedding, and what all ranks of a layer have
  */
 void wefti_state_add_shares(const wefti_replica *replica, bool copies,
                             wefti_state_list *list);

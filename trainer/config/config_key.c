@@ -102,10 +102,9 @@ const wefti_config_key wefti_config_keys[] = {
      .about = "of the order in which sequences come"},
 
     {INT(parallel, tensor_model_parallel_size, 1, RANKS_MOST, "1"),
-     .now = "1",
      .about = "ranks that share each layer"},
-    {BOOL(parallel, sequence_parallel, "false"), .now = "false",
-     .about = "these share the norms too"},
+    {BOOL(parallel, sequence_parallel, "false"),
+     .about = "these share the rows of the norms too"},
     {INT(parallel, pipeline_model_parallel_size, 1, RANKS_MOST, "1"),
      .about = "ranks that share one copy of the model, by layers; 1: no "
               "pipeline"},
@@ -183,7 +182,7 @@ const wefti_config_key wefti_config_keys[] = {
      .about = "gradients are reduced while the backward pass runs"},
     {BOOL(overlap, param_gather, "true"),
      .about = "parameters are gathered while the next forward pass runs"},
-    {BOOL(overlap, tensor, "true"), .now = "true",
+    {BOOL(overlap, tensor, "true"),
      .about = "exchanges of tensor parallelism run under compute"},
     {BOOL(overlap, pipeline, "true"),
      .about = "stages pass on chunks of rows instead of whole micro-batches"},

@@ -104,9 +104,18 @@ wefti_config_refuse(const wefti_config *config, weft_status status,
 /* Whether a value would do; most: the last that is tried. */
 typedef bool wefti_config_works(const wefti_config *config, int64_t value);
 
+/* "4 or 8": the nearest at either side that work; "none". Returns text. */
+char *wefti_config_nearest(const wefti_config *config, wefti_config_works *test,
+                           int64_t value, int64_t most, char *text,
+                           size_t text_bytes);
+
 /* The multiples of unit at either side of value: "240 or 256". */
 char *wefti_config_multiples(int64_t value, int64_t unit, char *text,
                              size_t text_bytes);
+
+/* Part of wefti_config_check: ranks that share each layer. */
+WEFT_NODISCARD weft_status wefti_config_check_tensor(const wefti_config *config,
+                                                     int nranks);
 
 /* Part of wefti_config_check: pipeline and schedule. */
 WEFT_NODISCARD weft_status

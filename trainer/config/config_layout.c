@@ -58,9 +58,9 @@ weft_status wefti_config_refuse(const wefti_config *config, weft_status status,
 #define refuse_key(config, ...)                                                \
     wefti_config_refuse(config, WEFT_ERR_INVALID, __VA_ARGS__)
 
-/* "4 or 8": the nearest at either side that work; "none". Returns text. */
-static char *nearest(const wefti_config *config, wefti_config_works *test,
-                     int64_t value, int64_t most, char *text, size_t text_bytes)
+char *wefti_config_nearest(const wefti_config *config, wefti_config_works *test,
+                           int64_t value, int64_t most, char *text,
+                           size_t text_bytes)
 {
     int64_t below = value - 1;
     int64_t above = value + 1;
@@ -115,16 +115,16 @@ static weft_status check_heads(const wefti_config *config)
             "work: hidden_size %s, or heads %s",
             config->model.heads, unit,
             wefti_config_multiples(hidden_size, unit, sizes, sizeof(sizes)),
-            nearest(config, heads_work, config->model.heads, hidden_size / 2,
-                    heads, sizeof(heads)));
+            wefti_config_nearest(config, heads_work, config->model.heads,
+                                 hidden_size / 2, heads, sizeof(heads)));
     }
     if (!kv_heads_work(config, config->model.kv_heads)) {
-        return refuse_key(config, "model", "kv_heads",
-                          "does not divide model.heads %" PRId64
-                          "; nearest that work: %s",
-                          config->model.heads,
-                          nearest(config, kv_heads_work, config->model.kv_heads,
-                                  config->model.heads, heads, sizeof(heads)));
+        return refuse_key(
+            config, "model", "kv_heads",
+            "does not divide model.heads %" PRId64 "; nearest that work: %s",
+            config->model.heads,
+            wefti_config_nearest(config, kv_heads_work, config->model.kv_heads,
+                                 config->model.heads, heads, sizeof(heads)));
     }
     return WEFT_OK;
 }
@@ -274,6 +274,9 @@ weft_status wefti_config_check(const wefti_config *config, int nranks)
     WEFTI_ASSERT(nranks > 0);
     int copies = wefti_config_mesh(config, nranks).dp;
     weft_status status = check_heads(config);
+    if (status == WEFT_OK) {
+        status = wefti_config_check_tensor(config, nranks);
+    }
     if (status == WEFT_OK) {
         status = check_warmup(config);
     }

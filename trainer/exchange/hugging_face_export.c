@@ -199,6 +199,38 @@ static weft_status pass_on(const wefti_replica *replica, real *values,
     return weft_p2p_post(&part, 1, replica->config.comm, NULL);
 }
 
+/* Whether this rank shares the layers of owner, the first of those. */
+static bool is_near(const wefti_replica *replica, int32_t owner)
+{
+    return (int32_t)replica->rank - replica->mesh.at.tp == owner;
+}
+
+/* A whole tensor, from all ranks that have parts of it; bits are kept. */
+static weft_status collect_parts(const wefti_replica *replica,
+                                 const wefti_tensor *tensor, real *room)
+{
+    const size_t bytes = wefti_tensor_elems(&tensor->info) * sizeof(*room);
+    const size_t own_bytes = wefti_tensor_here_elems(tensor) * sizeof(*room);
+    const real *values = wefti_replica_values(replica, tensor);
+    if (tensor->parts == 1) {
+        return wefti_replica_copy(replica, room, values, bytes);
+    }
+    real *own = malloc(own_bytes + 1);
+    if (!own) {
+        return wefti_error(WEFT_ERR_NO_MEMORY, "--export-hf: no memory");
+    }
+    weft_status status = wefti_replica_copy(replica, own, values, own_bytes);
+    memset(room, 0, bytes);
+    if (status == WEFT_OK) {
+        wefti_tensor_put(tensor, own, room);
+        status = weft_allreduce(room, room, bytes / sizeof(uint32_t),
+                                WEFT_DTYPE_U32, WEFT_REDOP_BOR,
+                                replica->mesh.comms[WEFTI_MESH_TENSOR], NULL);
+    }
+    free(own);
+    return status;
+}
+
 /*
  * All tensors, in order. What rank 0 cannot write it still takes, so that no
  * other waits for it. written: what its writing has come to.
@@ -214,11 +246,9 @@ static weft_status gather(const wefti_replica *replica, const int32_t *owners,
         if (tensor->copy) {
             continue;
         }
-        weft_status status =
-            here ? wefti_replica_copy(replica, room,
-                                      wefti_replica_values(replica, tensor),
-                                      elems * sizeof(*room))
-                 : WEFT_OK;
+        weft_status status = tensor->here && is_near(replica, owners[i])
+                                 ? collect_parts(replica, tensor, room)
+                                 : WEFT_OK;
         if (status == WEFT_OK && owners[i] != 0 &&
             (here || replica->rank == 0)) {
             status = pass_on(replica, room, elems, owners[i]);

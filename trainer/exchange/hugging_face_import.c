@@ -176,6 +176,22 @@ static weft_status read_tensor(const source *own, const wefti_tensor_info *info,
     return status;
 }
 
+/* What of a whole tensor belongs here. */
+static weft_status keep_part(const wefti_replica *replica,
+                             const wefti_tensor *to, const real *room)
+{
+    const size_t bytes = wefti_tensor_here_elems(to) * sizeof(real);
+    real *own = malloc(bytes + 1);
+    if (!own) {
+        return wefti_error(WEFT_ERR_NO_MEMORY, "--import-hf: no memory");
+    }
+    wefti_tensor_take(to, room, own);
+    weft_status status = wefti_replica_copy(
+        replica, wefti_replica_values(replica, to), own, bytes);
+    free(own);
+    return status;
+}
+
 /* Where this rank has it: also as the copy of a tied embedding. */
 static weft_status keep(const wefti_replica *replica, size_t tensor,
                         const real *room)
@@ -187,10 +203,7 @@ static weft_status keep(const wefti_replica *replica, size_t tensor,
         bool is_it =
             i == tensor || (to->copy && tensor == wefti_tensor_embedding());
         if (is_it && to->here) {
-            status =
-                wefti_replica_copy(replica, wefti_replica_values(replica, to),
-                                   room + to->first_row * to->info.columns,
-                                   wefti_tensor_here_elems(to) * sizeof(*room));
+            status = keep_part(replica, to, room);
         }
     }
     return status;

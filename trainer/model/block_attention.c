@@ -34,13 +34,14 @@ static void list(wefti_tensor_list *tensors, const wefti_model_shape *shape,
                              .pieces = {{"input_layernorm", 1}}});
     wefti_layer_list_tensor(
         tensors, layer,
-        &(wefti_tensor_info){.name = "qkv",
-                             .kind = WEFTI_TENSOR_INPUT,
-                             .columns = hidden,
-                             .split = WEFTI_SPLIT_ROW,
-                             .pieces = {{"self_attn.q_proj", queries},
-                                        {"self_attn.k_proj", keys},
-                                        {"self_attn.v_proj", keys}}});
+        &(wefti_tensor_info){
+            .name = "qkv",
+            .kind = WEFTI_TENSOR_INPUT,
+            .columns = hidden,
+            .split = WEFTI_SPLIT_ROW,
+            .pieces = {{"self_attn.q_proj", queries},
+                       {"self_attn.k_proj", keys, shape->kv_heads},
+                       {"self_attn.v_proj", keys, shape->kv_heads}}});
     wefti_layer_list_tensor(
         tensors, layer,
         &(wefti_tensor_info){.name = "attention_out",
@@ -74,12 +75,11 @@ static weft_status inputs(const wefti_node_args *args)
 static void append(wefti_builder *builder)
 {
     wefti_program *program = builder->program;
-    const wefti_model_shape *shape = &builder->plan->shape;
+    const wefti_model_shape *shape = &builder->plan->own;
     const wefti_node_heads heads = heads_of(shape);
     const size_t width = wefti_node_heads_qkv(&heads);
     const size_t queries = wefti_node_heads_out(&heads);
-    size_t d_normed =
-        wefti_program_add_value(program, "d.normed", shape->hidden, true);
+    size_t d_normed = wefti_builder_add_residual(builder, "d.normed");
     size_t qkv = wefti_program_add_value(program, "qkv", width, true);
     size_t dqkv = wefti_program_add_value(program, "d.qkv", width, true);
     size_t out = wefti_program_add_value(program, "attended", queries, true);
@@ -89,8 +89,9 @@ static void append(wefti_builder *builder)
         wefti_program_add_value(program, "delta", shape->heads, true);
     size_t sum = wefti_program_add_value(program, "d.qkv.sum", width, true);
     size_t normed = wefti_append_norm(builder, WEFTI_BY_ROWS, d_normed, false);
-    wefti_append_linear(builder, "qkv", WEFTI_BY_ROWS, normed, d_normed, qkv,
-                        dqkv);
+    wefti_map_input in =
+        wefti_append_entry(builder, WEFTI_BY_ROWS, normed, d_normed);
+    wefti_append_linear(builder, "qkv", in.rows, in.x, in.dx, qkv, dqkv);
     wefti_program_add_node(
         program,
         &(wefti_node){
@@ -109,4 +110,5 @@ static void append(wefti_builder *builder)
     wefti_append_residual(builder, "out", WEFTI_WHOLE, out, dout);
 }
 
-const wefti_model_block wefti_attention_block = {"attention", list, append};
+const wefti_model_block wefti_attention_block = {"attention", list, append,
+                                                 "attention_in"};

@@ -54,30 +54,43 @@ static weft_status weights(const wefti_node_args *args)
     return status == WEFT_OK ? tied_weights(args) : status;
 }
 
+/*
+ * Where ranks share the vocabulary, a token's row is one rank's, and zero on
+ * the others until they are summed.
+ */
 static void append(wefti_builder *builder)
 {
     wefti_program *program = builder->program;
     const wefti_parameters *plan = builder->plan;
-    const size_t hidden = plan->shape.hidden;
     const bool tied = wefti_tensor_head(plan) == wefti_tensor_embedding();
+    const bool shares = wefti_builder_shares(builder);
     builder->tensor = wefti_tensor_embedding();
-    builder->residual =
-        wefti_program_add_value(program, "residual", hidden, true);
-    builder->d_residual =
-        wefti_program_add_value(program, "d.residual.sum", hidden, true);
+    builder->residual = wefti_builder_add_residual(builder, "residual");
+    builder->d_residual = wefti_builder_add_residual(builder, "d.residual.sum");
+    const size_t hidden = plan->shape.hidden;
     size_t kept = wefti_program_add_value(program, "d.residual", hidden, true);
+    size_t embedded =
+        shares ? wefti_program_add_value(program, "embedded", hidden, true)
+               : builder->residual;
     wefti_program_add_node(
         program,
         &(wefti_node){
             .label = "embed",
-            .calls = {forward, inputs, tied ? tied_weights : weights},
-            .context = &plan->shape,
-            .operands = {[X] = {builder->residual, WEFTI_F_WRITES},
+            .calls = {forward,
+                      wefti_builder_shares_rows(builder) ? NULL : inputs,
+                      tied ? tied_weights : weights},
+            .context = &plan->own,
+            .operands = {[X] = {embedded, WEFTI_F_WRITES},
                          [DX_SUM] = {builder->d_residual, WEFTI_I_READS},
                          [DX] = {kept, WEFTI_I_WRITES | WEFTI_W_READS}},
             .operand_count = 3,
             .parameters = {wefti_builder_take_tensor(builder)},
             .parameter_count = 1});
+    if (shares) {
+        wefti_append_leave(builder, WEFTI_WHOLE, embedded, kept,
+                           builder->residual);
+    }
 }
 
-const wefti_model_block wefti_embedding_block = {"embedding", list, append};
+const wefti_model_block wefti_embedding_block = {"embedding", list, append,
+                                                 NULL};

@@ -57,18 +57,18 @@ static weft_status inputs(const wefti_node_args *args)
 static void append(wefti_builder *builder)
 {
     wefti_program *program = builder->program;
-    const size_t hidden = builder->plan->shape.hidden;
-    const size_t ffn = builder->plan->shape.ffn;
-    size_t d_normed =
-        wefti_program_add_value(program, "d.normed", hidden, true);
+    const size_t ffn = builder->plan->own.ffn;
+    size_t d_normed = wefti_builder_add_residual(builder, "d.normed");
     size_t gate_up = wefti_program_add_value(program, "gate_up", 2 * ffn, true);
     size_t d_gate_up =
         wefti_program_add_value(program, "d.gate_up", 2 * ffn, true);
     size_t gated = wefti_program_add_value(program, "gated", ffn, true);
     size_t d_gated = wefti_program_add_value(program, "d.gated", ffn, true);
     size_t normed = wefti_append_norm(builder, WEFTI_WHOLE, d_normed, false);
-    wefti_append_linear(builder, "gate_up", WEFTI_WHOLE, normed, d_normed,
-                        gate_up, d_gate_up);
+    wefti_map_input in =
+        wefti_append_entry(builder, WEFTI_WHOLE, normed, d_normed);
+    wefti_append_linear(builder, "gate_up", in.rows, in.x, in.dx, gate_up,
+                        d_gate_up);
     wefti_program_add_node(
         program,
         &(wefti_node){
@@ -84,4 +84,4 @@ static void append(wefti_builder *builder)
     wefti_append_residual(builder, "down", WEFTI_BY_ROWS, gated, d_gated);
 }
 
-const wefti_model_block wefti_ffn_block = {"ffn", list, append};
+const wefti_model_block wefti_ffn_block = {"ffn", list, append, "ffn_in"};

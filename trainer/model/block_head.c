@@ -37,16 +37,15 @@ static void list(wefti_tensor_list *tensors, const wefti_model_shape *shape,
 static void append(wefti_builder *builder)
 {
     wefti_program *program = builder->program;
-    const wefti_model_shape *shape = &builder->plan->shape;
-    size_t d_normed =
-        wefti_program_add_value(program, "d.normed", shape->hidden, true);
-    size_t logits =
-        wefti_program_add_value(program, "logits", shape->vocab, true);
+    size_t d_normed = wefti_builder_add_residual(builder, "d.normed");
+    size_t logits = wefti_program_add_value(program, "logits",
+                                            builder->plan->own.vocab, true);
     size_t normed = wefti_append_norm(builder, WEFTI_WHOLE, d_normed, true);
+    wefti_map_input in =
+        wefti_append_entry(builder, WEFTI_WHOLE, normed, d_normed);
     builder->tensor = wefti_tensor_head(builder->plan);
-    wefti_append_linear(builder, "head", WEFTI_WHOLE, normed, d_normed, logits,
-                        logits);
+    wefti_append_linear(builder, "head", in.rows, in.x, in.dx, logits, logits);
     builder->residual = logits;
 }
 
-const wefti_model_block wefti_head_block = {"head", list, append};
+const wefti_model_block wefti_head_block = {"head", list, append, "head_in"};

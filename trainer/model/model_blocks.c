@@ -38,10 +38,20 @@ wefti_node_parameter wefti_builder_take_tensor(wefti_builder *builder)
                                   .start_elems = tensor->start_elems};
 }
 
+static void begin(wefti_builder *builder, const wefti_model_block *block,
+                  size_t layer)
+{
+    const bool enters = block->entry && wefti_builder_shares(builder);
+    builder->block = block;
+    builder->layer = layer;
+    wefti_program_begin_block(builder->program,
+                              enters ? block->entry : block->name, layer);
+}
+
 static void append(wefti_builder *builder, const wefti_model_block *block,
                    size_t layer)
 {
-    wefti_program_begin_block(builder->program, block->name, layer);
+    begin(builder, block, layer);
     block->append(builder);
 }
 
@@ -52,7 +62,7 @@ static void append_layer(wefti_builder *builder, size_t layer, bool receives,
     builder->tensor = wefti_tensor_of_layer(builder->plan, layer);
     for (const wefti_model_block *const *block = wefti_layer_blocks; *block;
          block++) {
-        wefti_program_begin_block(builder->program, (*block)->name, layer);
+        begin(builder, *block, layer);
         if (receives && block == wefti_layer_blocks) {
             wefti_append_receive(builder);
         }
@@ -70,6 +80,10 @@ void wefti_stage_append(wefti_program *program, const wefti_parameters *plan,
     const bool first = first_layer == 0;
     const bool last = layers_end == plan->shape.layers;
     wefti_builder builder = {.program = program, .plan = plan};
+    if (wefti_builder_shares_rows(&builder)) {
+        program->parts = plan->tensor.parts;
+        program->part = plan->tensor.part;
+    }
     if (first) {
         append(&builder, &wefti_embedding_block, 0);
     }

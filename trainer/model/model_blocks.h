@@ -18,18 +18,27 @@
 #include "trainer/model/parameters.h"
 #include "trainer/program/program.h"
 
+struct wefti_model_block;
+
 typedef struct wefti_builder {
     wefti_program *program;
-    const wefti_parameters *plan; /* borrowed by the nodes */
-    size_t tensor;                /* the next one of the module's */
-    size_t residual, d_residual;  /* values */
+    const wefti_parameters *plan;          /* borrowed by the nodes */
+    const struct wefti_model_block *block; /* the one being appended */
+    size_t layer;
+    size_t tensor;               /* the next one of the module's */
+    size_t residual, d_residual; /* values */
 } wefti_builder;
 
+/*
+ * entry   what is before the first exchange of ranks that share a layer, which
+ *         is a block of its own then (trainer/model/shared_nodes.c); NULL: none
+ */
 typedef struct wefti_model_block {
     const char *name;
     void (*list)(wefti_tensor_list *list, const wefti_model_shape *shape,
                  size_t layer);
     void (*append)(wefti_builder *builder);
+    const char *entry;
 } wefti_model_block;
 
 /* Those of a decoder layer, in order; X(name): wefti_<name>_block. */
@@ -59,7 +68,11 @@ wefti_node_parameter wefti_builder_take_tensor(wefti_builder *builder);
  */
 
 /* Whether F and I run by rows (program.h). */
-typedef enum wefti_node_rows { WEFTI_WHOLE, WEFTI_BY_ROWS } wefti_node_rows;
+typedef enum wefti_node_rows {
+    WEFTI_WHOLE,
+    WEFTI_BY_ROWS,
+    WEFTI_BY_PARTS
+} wefti_node_rows;
 
 /*
  * RMSNorm of the residual; d_normed is the gradient of what it returns. first
@@ -79,6 +92,37 @@ void wefti_append_linear(wefti_builder *builder, const char *label,
 /* residual + x W^T, of the next tensor, is the next residual. */
 void wefti_append_residual(wefti_builder *builder, const char *label,
                            wefti_node_rows rows, size_t x, size_t dx);
+
+/* ---- ranks that share a layer: shared_nodes.c -----------------------------
+ */
+
+/* Whether there are several; and whether they share the residual's rows. */
+bool wefti_builder_shares(const wefti_builder *builder);
+bool wefti_builder_shares_rows(const wefti_builder *builder);
+
+/* A value as wide as the residual, of the rows that this rank has of it. */
+size_t wefti_builder_add_residual(wefti_builder *builder, const char *name);
+
+/* What the first matrix of a block reads, of all rows, and its gradient. */
+typedef struct wefti_map_input {
+    size_t x, dx;
+    wefti_node_rows rows; /* how the matrix goes through them */
+} wefti_map_input;
+
+/* From what the norm returns; what follows is in the block itself. */
+wefti_map_input wefti_append_entry(wefti_builder *builder, wefti_node_rows rows,
+                                   size_t normed, size_t d_normed);
+
+/*
+ * partial, of all rows, made in turns of rows, becomes sum, over all ranks;
+ * kept is the gradient of all rows, where ranks share them, else not touched.
+ */
+void wefti_append_leave(wefti_builder *builder, wefti_node_rows rows,
+                        size_t partial, size_t kept, size_t sum);
+
+/* As wefti_append_residual, where each rank has some of the inputs. */
+void wefti_append_shared_residual(wefti_builder *builder, const char *label,
+                                  size_t x, size_t dx);
 
 /* ---- a stage's edges ------------------------------------------------------
  */

@@ -62,11 +62,16 @@ size_t wefti_append_norm(wefti_builder *builder, wefti_node_rows rows,
 {
     wefti_program *program = builder->program;
     const size_t hidden = builder->plan->shape.hidden;
-    size_t normed = wefti_program_add_value(program, "normed", hidden, true);
+    const bool part = wefti_builder_shares_rows(builder);
+    size_t normed = wefti_builder_add_residual(builder, "normed");
     size_t rstd = wefti_program_add_value(program, "rstd", 1, true);
     size_t dweight = wefti_program_add_value(program, "d.norm", hidden, false);
     size_t partials = wefti_program_add_partials(program, "d.norm.partials",
                                                  hidden, WEFTI_NODE_NORM_ROWS);
+    if (part) {
+        (void)wefti_program_cut_value(program, rstd);
+        (void)wefti_program_cut_value(program, partials);
+    }
     wefti_program_add_node(
         program,
         &(wefti_node){
@@ -74,6 +79,7 @@ size_t wefti_append_norm(wefti_builder *builder, wefti_node_rows rows,
             .calls = {norm_forward, first ? norm_first_inputs : norm_inputs,
                       norm_weights},
             .by_rows = rows == WEFTI_BY_ROWS,
+            .of_part = part,
             .operands =
                 {[NORM_X] = {builder->residual, WEFTI_F_READS | WEFTI_I_READS},
                  [NORM_Y] = {normed, WEFTI_F_WRITES},
@@ -133,7 +139,8 @@ void wefti_append_linear(wefti_builder *builder, const char *label,
         &(wefti_node){
             .label = label,
             .calls = {map_forward, map_inputs, map_weights},
-            .by_rows = rows == WEFTI_BY_ROWS,
+            .by_rows = rows != WEFTI_WHOLE,
+            .by_parts = rows == WEFTI_BY_PARTS,
             .operands = {[MAP_X] = {x, WEFTI_F_READS | WEFTI_W_READS},
                          [MAP_DX] = {dx, WEFTI_I_WRITES},
                          [MAP_Y] = {y, WEFTI_F_WRITES},
@@ -171,6 +178,10 @@ void wefti_append_residual(wefti_builder *builder, const char *label,
     wefti_program *program = builder->program;
     const size_t hidden = builder->plan->shape.hidden;
     size_t before = builder->residual;
+    if (wefti_builder_shares(builder)) {
+        wefti_append_shared_residual(builder, label, x, dx);
+        return;
+    }
     size_t kept = wefti_program_add_value(program, "d.residual", hidden, true);
     builder->residual =
         wefti_program_add_value(program, "residual", hidden, true);
@@ -245,11 +256,8 @@ static weft_status send_inputs(const wefti_node_args *args)
 
 void wefti_append_receive(wefti_builder *builder)
 {
-    const size_t hidden = builder->plan->shape.hidden;
-    builder->residual =
-        wefti_program_add_value(builder->program, "residual", hidden, true);
-    builder->d_residual = wefti_program_add_value(
-        builder->program, "d.residual.sum", hidden, true);
+    builder->residual = wefti_builder_add_residual(builder, "residual");
+    builder->d_residual = wefti_builder_add_residual(builder, "d.residual.sum");
     wefti_program_add_node(
         builder->program,
         &(wefti_node){
@@ -258,6 +266,7 @@ void wefti_append_receive(wefti_builder *builder)
             .label = "receive",
             .calls = {receive_forward, receive_inputs},
             .by_rows = true,
+            .of_part = wefti_builder_shares_rows(builder),
             .operands = {[EDGE_X] = {builder->residual, WEFTI_F_WRITES},
                          [EDGE_DX] = {builder->d_residual, WEFTI_I_READS}},
             .operand_count = 2});
@@ -273,6 +282,7 @@ void wefti_append_send(wefti_builder *builder)
             .label = "send",
             .calls = {send_forward, send_inputs},
             .by_rows = true,
+            .of_part = wefti_builder_shares_rows(builder),
             .operands = {[EDGE_X] = {builder->residual, WEFTI_F_READS},
                          [EDGE_DX] = {builder->d_residual, WEFTI_I_WRITES}},
             .operand_count = 2});

@@ -40,31 +40,127 @@ size_t wefti_tensor_head(const wefti_parameters *plan)
                : wefti_tensor_final_norm(plan) + 1;
 }
 
-static void number_blocks(wefti_parameters *plan, wefti_tensor *tensor)
+/* Into how many parts a piece's rows go. */
+static size_t count_parts(const wefti_tensor_piece *piece, size_t parts)
 {
-    size_t elems = wefti_tensor_elems(&tensor->info);
-    tensor->first_block = plan->block_count;
-    plan->block_count += round_up(elems, WEFTI_BLOCK_ELEMS) / WEFTI_BLOCK_ELEMS;
-    plan->parameter_count += elems;
+    return piece->units > 0 && piece->units < parts ? piece->units : parts;
 }
 
-/* Which rows of a tensor this rank would have. */
+/* Ranks in a row that have the same rows of its last piece. */
+static size_t count_sharers(const wefti_tensor_info *info, size_t parts)
+{
+    return info->split == WEFTI_SPLIT_ROW && info->piece_count > 0
+               ? parts /
+                     count_parts(&info->pieces[info->piece_count - 1], parts)
+               : 1;
+}
+
+size_t wefti_tensor_square_blocks(const wefti_parameters *plan,
+                                  const wefti_tensor *tensor)
+{
+    const size_t parts = plan->tensor.parts > 1 ? plan->tensor.parts : 1;
+    const size_t blocks =
+        round_up(wefti_tensor_elems(&tensor->info), WEFTI_BLOCK_ELEMS) /
+        WEFTI_BLOCK_ELEMS;
+    /* What is shared begins with a block of its own, in each part. */
+    return blocks + (count_sharers(&tensor->info, parts) > 1 ? 2 : 0);
+}
+
+static void number_blocks(wefti_parameters *plan, wefti_tensor *tensor)
+{
+    tensor->first_block = plan->block_count;
+    plan->block_count += wefti_tensor_square_blocks(plan, tensor);
+    plan->parameter_count += wefti_tensor_elems(&tensor->info);
+}
+
+/* Which part of a tensor this rank would have. */
+static void find_part(const wefti_parameters_config *config,
+                      wefti_tensor *tensor)
+{
+    const bool tensors = config->tensor.parts > 1;
+    switch (tensor->info.split) {
+    case WEFTI_SPLIT_NONE:
+        tensor->parts = 1;
+        break;
+    case WEFTI_SPLIT_EXPERT:
+        tensor->parts = config->expert_parts;
+        tensor->part = config->expert_part;
+        break;
+    case WEFTI_SPLIT_ROW:
+    case WEFTI_SPLIT_COLUMN:
+    case WEFTI_SPLIT_VOCABULARY:
+        tensor->parts = tensors ? config->tensor.parts : 1;
+        tensor->part = tensors ? config->tensor.part : 0;
+        break;
+    }
+}
+
+/* Rows of a piece that are here. */
+static size_t piece_rows(const wefti_tensor *tensor,
+                         const wefti_tensor_piece *piece)
+{
+    return piece->rows / count_parts(piece, tensor->parts);
+}
+
+/* Where what other ranks have as well begins, and whether it is this one's. */
+static void find_shared(const wefti_parameters_config *config,
+                        wefti_tensor *tensor)
+{
+    const wefti_tensor_info *info = &tensor->info;
+    const size_t tensors = config->tensor.parts > 1 ? config->tensor.parts : 1;
+    tensor->sharers = info->split == WEFTI_SPLIT_NONE
+                          ? tensors
+                          : count_sharers(info, tensor->parts);
+    tensor->counts = tensors == 1 || tensor->sharers == 1 ||
+                     config->tensor.part % tensor->sharers == 0;
+    tensor->shared_elems = wefti_tensor_here_elems(tensor);
+    if (info->split == WEFTI_SPLIT_NONE && tensors > 1) {
+        tensor->shared_elems = 0;
+    } else if (tensor->sharers > 1) {
+        tensor->shared_elems = 0;
+        for (size_t k = 0; k < info->piece_count; k++) {
+            const wefti_tensor_piece *piece = &info->pieces[k];
+            tensor->shared_elems +=
+                count_parts(piece, tensor->parts) == tensor->parts
+                    ? piece_rows(tensor, piece) * info->columns
+                    : 0;
+        }
+    }
+}
+
+/* What of it that is. */
 static weft_status split(const wefti_parameters_config *config,
                          wefti_tensor *tensor)
 {
     const wefti_tensor_info *info = &tensor->info;
-    size_t parts = info->split == WEFTI_SPLIT_EXPERT ? config->expert_parts : 1;
+    find_part(config, tensor);
+    const size_t parts = tensor->parts;
+    const bool experts = info->split == WEFTI_SPLIT_EXPERT;
     WEFTI_ASSERT(parts > 0);
-    if (parts > 1 && (info->rows % parts != 0 ||
-                      wefti_tensor_elems(info) / parts % WEFTI_BLOCK_ELEMS)) {
+    if (experts && parts > 1 &&
+        (info->rows % parts != 0 ||
+         wefti_tensor_elems(info) / parts % WEFTI_BLOCK_ELEMS)) {
         return wefti_error(WEFT_ERR_INVALID,
                            "%s: %zu rows of %zu in %zu parts: allowed are "
                            "parts of whole rows and multiples of %d elements",
                            info->name, info->rows, info->columns, parts,
                            WEFTI_BLOCK_ELEMS);
     }
-    tensor->rows = info->rows / parts;
-    tensor->first_row = parts > 1 ? config->expert_part * tensor->rows : 0;
+    const bool columns = info->split == WEFTI_SPLIT_COLUMN;
+    tensor->rows = columns ? info->rows : info->rows / parts;
+    if (info->split == WEFTI_SPLIT_ROW && info->piece_count > 0) {
+        tensor->rows = 0;
+        for (size_t k = 0; k < info->piece_count; k++) {
+            tensor->rows += piece_rows(tensor, &info->pieces[k]);
+        }
+    }
+    tensor->columns = columns ? info->columns / parts : info->columns;
+    tensor->square_block = tensor->first_block;
+    if (experts) {
+        tensor->square_block +=
+            tensor->part * tensor->rows * tensor->columns / WEFTI_BLOCK_ELEMS;
+    }
+    find_shared(config, tensor);
     return WEFT_OK;
 }
 
@@ -207,6 +303,17 @@ static weft_status take_room(wefti_parameters *plan,
     return WEFT_OK;
 }
 
+static wefti_model_shape own_shape(const wefti_parameters_config *config)
+{
+    const size_t parts = config->tensor.parts > 1 ? config->tensor.parts : 1;
+    wefti_model_shape own = config->shape;
+    own.heads /= parts;
+    own.kv_heads = parts > own.kv_heads ? 1 : own.kv_heads / parts;
+    own.ffn /= parts;
+    own.vocab /= parts;
+    return own;
+}
+
 weft_status wefti_parameters_plan_list(const wefti_parameters_config *config,
                                        const wefti_tensor_list *list,
                                        wefti_parameters *plan_out)
@@ -214,6 +321,8 @@ weft_status wefti_parameters_plan_list(const wefti_parameters_config *config,
     WEFTI_ASSERT(config->part_count > 0);
     *plan_out =
         (wefti_parameters){.shape = config->shape,
+                           .own = own_shape(config),
+                           .tensor = config->tensor,
                            .part_count = config->part_count,
                            .group_count = list->group_count,
                            .copies_head = config->shape.tied && config->cut};
@@ -287,6 +396,25 @@ static double start_deviation(const wefti_parameters *plan,
     return start->head;
 }
 
+/* The numbers of the whole tensor come one after the other. */
+static void draw(const wefti_tensor *tensor, double deviation,
+                 wefti_random *random, real *values)
+{
+    const size_t all = wefti_tensor_here_elems(tensor);
+    size_t drawn = 0;
+    for (size_t at = 0; at < all;) {
+        const wefti_tensor_stretch next = wefti_tensor_find(tensor, at);
+        for (; drawn < next.whole; drawn++) {
+            (void)wefti_random_normal(random);
+        }
+        for (; drawn < next.whole + next.elems; drawn++, at++) {
+            values[at] = tensor->info.kind == WEFTI_TENSOR_NORM
+                             ? (real)1.0
+                             : (real)(deviation * wefti_random_normal(random));
+        }
+    }
+}
+
 void wefti_parameters_init(const wefti_parameters *plan, uint64_t seed,
                            const wefti_start *start, real *const *values_out)
 {
@@ -299,25 +427,76 @@ void wefti_parameters_init(const wefti_parameters *plan, uint64_t seed,
             continue;
         }
         real *values = values_out[tensor->info.group] + tensor->start_elems;
-        size_t before = tensor->first_row * tensor->info.columns;
-        size_t elems = wefti_tensor_here_elems(tensor);
-        double deviation = start_deviation(plan, start, tensor);
         wefti_random random = wefti_random_make(
             seed, tensor->copy ? wefti_tensor_embedding() : i);
-        for (size_t k = 0; k < before; k++) {
-            (void)wefti_random_normal(&random);
-        }
-        for (size_t k = 0; k < elems; k++) {
-            values[k] = tensor->info.kind == WEFTI_TENSOR_NORM
-                            ? (real)1.0
-                            : (real)(deviation * wefti_random_normal(&random));
-        }
+        draw(tensor, start_deviation(plan, start, tensor), &random, values);
     }
 }
 
 size_t wefti_tensor_here_elems(const wefti_tensor *tensor)
 {
-    return tensor->rows * tensor->info.columns;
+    return tensor->rows * tensor->columns;
+}
+
+/* Of each piece the same part of its rows. */
+static wefti_tensor_stretch find_rows(const wefti_tensor *tensor, size_t here)
+{
+    const wefti_tensor_info *info = &tensor->info;
+    const size_t count = info->split == WEFTI_SPLIT_ROW ? info->piece_count : 0;
+    size_t whole = 0, own = 0; /* where the piece begins */
+    size_t rows = info->rows, parts = tensor->parts;
+    for (size_t k = 0; k < count; k++) {
+        rows = info->pieces[k].rows;
+        parts = count_parts(&info->pieces[k], tensor->parts);
+        size_t elems = rows / parts * info->columns;
+        if (k + 1 == count || here < own + elems) {
+            break;
+        }
+        own += elems;
+        whole += rows * info->columns;
+    }
+    const size_t elems = rows / parts * info->columns;
+    const size_t part = tensor->part * parts / tensor->parts;
+    return (wefti_tensor_stretch){.here = here,
+                                  .whole = whole + part * elems + (here - own),
+                                  .elems = own + elems - here};
+}
+
+wefti_tensor_stretch wefti_tensor_find(const wefti_tensor *tensor, size_t here)
+{
+    if (tensor->columns == tensor->info.columns) {
+        return find_rows(tensor, here);
+    }
+    const size_t row = here / tensor->columns, column = here % tensor->columns;
+    return (wefti_tensor_stretch){.here = here,
+                                  .whole = row * tensor->info.columns +
+                                           tensor->part * tensor->columns +
+                                           column,
+                                  .elems = tensor->columns - column};
+}
+
+void wefti_tensor_take(const wefti_tensor *tensor, const real *whole,
+                       real *here_out)
+{
+    const size_t all = wefti_tensor_here_elems(tensor);
+    for (size_t at = 0; at < all;) {
+        const wefti_tensor_stretch next = wefti_tensor_find(tensor, at);
+        memcpy(here_out + at, whole + next.whole,
+               next.elems * sizeof(*here_out));
+        at += next.elems;
+    }
+}
+
+void wefti_tensor_put(const wefti_tensor *tensor, const real *here,
+                      real *whole_out)
+{
+    const size_t all = wefti_tensor_here_elems(tensor);
+    for (size_t at = 0; at < all;) {
+        const wefti_tensor_stretch next = wefti_tensor_find(tensor, at);
+        memcpy(whole_out + next.whole, here + at,
+               next.elems * sizeof(*whole_out));
+        at += next.elems;
+    }
 }
 
 size_t wefti_parameters_largest(const wefti_parameters *plan)
@@ -351,8 +530,7 @@ bool wefti_tensor_cut(const wefti_parameters *plan, const wefti_tensor *tensor,
         .start_elems = from,
         /* Of the buckets before, each rank has the same. */
         .own_elems = bucket->start_elems / group->nranks + (from - share),
-        .offset_elems = tensor->first_row * tensor->info.columns +
-                        (from - tensor->start_elems),
+        .offset_elems = from - tensor->start_elems,
         .elems = end - from,
         .padded_elems = round_up(end - from, WEFTI_BLOCK_ELEMS)};
     return true;

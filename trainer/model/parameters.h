@@ -45,23 +45,37 @@ enum {
 /* One of the model's tensors, and where this rank has it. */
 typedef struct wefti_tensor {
     wefti_tensor_info info;
-    size_t first_block;     /* number in the whole model */
-    bool copy;              /* of the embedding, whose blocks it shares */
-    bool here;              /* else all below is nothing */
-    size_t first_row, rows; /* that are here: all, of one that is not split */
-    size_t start_elems;     /* in its group's array */
-    size_t bucket;          /* of its group's */
-    bool opens;             /* the first of its bucket */
+    size_t first_block;   /* number in the whole model */
+    bool copy;            /* of the embedding, whose blocks it shares */
+    bool here;            /* else all below is nothing */
+    size_t part, parts;   /* that are here, of so many */
+    size_t rows, columns; /* that are here: all, of one that is not split */
+    size_t square_block;  /* number of the first here, for the norm */
+    /*
+     * From this element on sharers ranks in a row have the same, and of these
+     * one counts it, and saves it. Blocks of squares begin there anew.
+     */
+    size_t shared_elems, sharers;
+    bool counts;
+    size_t start_elems; /* in its group's array */
+    size_t bucket;      /* of its group's */
+    bool opens;         /* the first of its bucket */
 } wefti_tensor;
 
 /* What of a tensor is in a rank's share of its bucket, from a block's start. */
 typedef struct wefti_tensor_share {
     size_t start_elems;  /* in the group's array */
     size_t own_elems;    /* in an array of the rank's shares alone */
-    size_t offset_elems; /* in the whole tensor */
+    size_t offset_elems; /* in what is here of the tensor */
     size_t elems;
     size_t padded_elems; /* to the end of its last block, which is zero there */
 } wefti_tensor_share;
+
+/* Elements that lie together both here and in the whole tensor. */
+typedef struct wefti_tensor_stretch {
+    size_t here, whole; /* the first one */
+    size_t elems;
+} wefti_tensor_stretch;
 
 /*
  * A run of layers; with the first of the model goes the embedding, with the
@@ -85,8 +99,16 @@ typedef struct wefti_group_plan {
     size_t own_elems;        /* of one rank's shares together */
 } wefti_group_plan;
 
+/* Ranks that share each layer, and this one's number. */
+typedef struct wefti_tensor_parallel {
+    size_t part, parts; /* 0 parts count as 1 */
+    bool sequence;      /* they share the rows of the residual too */
+} wefti_tensor_parallel;
+
 typedef struct wefti_parameters {
     wefti_model_shape shape;
+    wefti_model_shape own; /* what of heads, ffn and vocab is here */
+    wefti_tensor_parallel tensor;
     wefti_tensor *tensors; /* all of the model's */
     size_t tensor_count;
     size_t *modules;        /* the first tensor of each */
@@ -124,6 +146,8 @@ WEFT_NODISCARD weft_status wefti_parameters_plan(const wefti_model_shape *shape,
  *
  * expert_part, expert_parts   of tensors that are split by expert this rank has
  *             the rows of one part of so many; each has whole blocks
+ * tensor      of tensors that are split otherwise it has one part of so many;
+ *             heads, ffn and vocab divide
  *
  * Returns     OK | ERR_NO_MEMORY | ERR_INVALID (what cannot be split so).
  */
@@ -132,6 +156,7 @@ typedef struct wefti_parameters_config {
     size_t bucket_bytes;
     size_t nranks[WEFTI_TENSOR_GROUPS_MOST];
     size_t expert_part, expert_parts;
+    wefti_tensor_parallel tensor;
     const wefti_layer_run *parts;
     size_t part_count;
     bool cut;
@@ -172,6 +197,27 @@ size_t wefti_tensor_head(const wefti_parameters *plan);
 
 /* Elements of a tensor that are here. */
 size_t wefti_tensor_here_elems(const wefti_tensor *tensor);
+
+/* Where begins what of a share, or of what is here, does not count. */
+static inline size_t wefti_tensor_counted_end(const wefti_tensor *tensor,
+                                              size_t end)
+{
+    return tensor->counts || tensor->shared_elems > end ? end
+                                                        : tensor->shared_elems;
+}
+
+/* Blocks of squares that a tensor has in the whole model. */
+size_t wefti_tensor_square_blocks(const wefti_parameters *plan,
+                                  const wefti_tensor *tensor);
+
+/* The stretch that begins at an element of what is here. */
+wefti_tensor_stretch wefti_tensor_find(const wefti_tensor *tensor, size_t here);
+
+/* What is here out of the whole tensor, or back into it. */
+void wefti_tensor_take(const wefti_tensor *tensor, const real *whole,
+                       real *here_out);
+void wefti_tensor_put(const wefti_tensor *tensor, const real *here,
+                      real *whole_out);
 
 /* Elements of the largest tensor. */
 size_t wefti_parameters_largest(const wefti_parameters *plan);

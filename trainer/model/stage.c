@@ -6,8 +6,10 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "kernels/math/cross_entropy.h"
 #include "kernels/math/math_stream.h"
 #include "trainer/model/model_blocks.h"
+#include "trainer/program/node_comm.h"
 #include "trainer/program/program_check.h"
 #include "trainer/program/program_plan.h"
 
@@ -17,6 +19,7 @@
 struct wefti_stage {
     wefti_stage_config config;
     wefti_program program;
+    wefti_node_flight *flights;
     size_t logits; /* the last stage's value */
 };
 
@@ -60,6 +63,10 @@ weft_status wefti_stage_create(const wefti_stage_config *config,
     if (status == WEFT_OK) {
         status = wefti_workspace_reserve(config->workspace, &stage->program);
     }
+    if (status == WEFT_OK) {
+        status = wefti_node_flights_create(
+            &stage->program, config->workspace->device, &stage->flights);
+    }
     if (status != WEFT_OK) {
         wefti_stage_destroy(stage);
         return status;
@@ -71,6 +78,7 @@ weft_status wefti_stage_create(const wefti_stage_config *config,
 void wefti_stage_destroy(wefti_stage *stage)
 {
     if (stage) {
+        wefti_node_flights_destroy(&stage->program, stage->flights);
         wefti_program_fini(&stage->program);
         free(stage);
     }
@@ -90,7 +98,9 @@ static wefti_program_pass begin(const wefti_stage *stage,
                                .hooks = how->hooks,
                                .rope = space->rope,
                                .input = how->input,
-                               .output = how->output};
+                               .output = how->output,
+                               .links = space->links,
+                               .flights = stage->flights};
     for (size_t i = 0; i < WEFTI_TENSOR_GROUPS_MOST; i++) {
         pass.parameters[i] = how->values[i];
         pass.gradients[i] = how->gradients[i];
@@ -157,6 +167,27 @@ const real *wefti_stage_logits(const wefti_stage *stage, size_t slot)
     return wefti_program_at(&pass, stage->logits);
 }
 
+/* Of each token's logits what all ranks that share the vocabulary have. */
+static weft_status share_summaries(const wefti_stage *stage,
+                                   const wefti_program_pass *run,
+                                   const wefti_math_tensor *logits,
+                                   const wefti_math_tensor *targets,
+                                   wefti_math_tensor *parts_out)
+{
+    const wefti_tensor_parallel *tensor = &stage->config.plan->tensor;
+    const size_t elems = logits->rows * WEFTI_CROSS_ENTROPY_SUMMARY;
+    real *all = stage->config.workspace->summaries;
+    const wefti_math_tensor own =
+        wefti_math_rows(all + tensor->part * elems, WEFTI_REAL_DTYPE,
+                        logits->rows, WEFTI_CROSS_ENTROPY_SUMMARY);
+    *parts_out = wefti_math_rows(all, WEFTI_REAL_DTYPE, tensor->parts, elems);
+    weft_status status =
+        wefti_stream_softmax_part(run->compute, &own, logits, targets);
+    return status == WEFT_OK
+               ? wefti_node_gather(run, WEFTI_LINK_TENSOR, all, elems)
+               : status;
+}
+
 weft_status wefti_stage_measure(wefti_stage *stage,
                                 const wefti_stage_pass *pass, bool trains,
                                 double scale, real *losses_out)
@@ -166,12 +197,22 @@ weft_status wefti_stage_measure(wefti_stage *stage,
     const size_t tokens = batch->sequences * batch->length;
     const wefti_math_tensor logits =
         wefti_math_rows(wefti_program_at(&run, stage->logits), WEFTI_REAL_DTYPE,
-                        tokens, stage->config.plan->shape.vocab);
+                        tokens, stage->config.plan->own.vocab);
     const wefti_math_tensor losses =
         wefti_math_flat(losses_out, WEFTI_REAL_DTYPE, tokens);
     const wefti_math_tensor targets =
         wefti_math_flat((int32_t *)batch->targets, WEFT_DTYPE_I32, tokens);
-    return wefti_stream_cross_entropy(run.compute, &losses,
-                                      trains ? &logits : NULL, &logits,
-                                      &targets, scale);
+    const wefti_math_tensor *dlogits = trains ? &logits : NULL;
+    if (stage->config.plan->tensor.parts < 2) {
+        return wefti_stream_cross_entropy(run.compute, &losses, dlogits,
+                                          &logits, &targets, scale);
+    }
+    wefti_math_tensor parts;
+    weft_status status =
+        share_summaries(stage, &run, &logits, &targets, &parts);
+    return status == WEFT_OK
+               ? wefti_stream_cross_entropy_part(run.compute, &losses, dlogits,
+                                                 &logits, &targets, &parts,
+                                                 scale)
+               : status;
 }

@@ -55,6 +55,9 @@ typedef enum wefti_tensor_split {
 typedef struct wefti_tensor_piece {
     char name[64]; /* as in Hugging Face's Llama */
     size_t rows;
+    /* Runs of rows that stay whole, as heads do; 0: any rows. Where ranks are
+     * more than these, several have the same. */
+    size_t units;
 } wefti_tensor_piece;
 
 enum { WEFTI_TENSOR_PIECES_MOST = 3 };

@@ -5,6 +5,7 @@
 #include "trainer/model/workspace.h"
 
 #include "base/error.h"
+#include "kernels/math/cross_entropy.h"
 #include "kernels/math/math_stream.h"
 #include "trainer/model/storage.h"
 
@@ -68,8 +69,17 @@ weft_status wefti_workspace_reserve(wefti_workspace *workspace,
     return status;
 }
 
+weft_status wefti_workspace_share(wefti_workspace *workspace, size_t tokens,
+                                  size_t parts)
+{
+    const size_t elems = parts * tokens * WEFTI_CROSS_ENTROPY_SUMMARY;
+    workspace->arena_elems += elems;
+    return alloc(workspace, elems, &workspace->summaries);
+}
+
 void wefti_workspace_fini(wefti_workspace *workspace)
 {
+    wefti_storage_free_on(workspace->device, workspace->summaries);
     for (size_t i = 0; i < WEFTI_REGIONS; i++) {
         wefti_storage_free_on(workspace->device, workspace->regions[i]);
     }

@@ -18,7 +18,10 @@ typedef struct wefti_workspace {
     real *rope;                   /* [seq][head_dim] cosines and sines */
     real *regions[WEFTI_REGIONS]; /* but the slot's */
     size_t elems[WEFTI_REGIONS];
-    wefti_weave_step *woven; /* room for any pair of the stages */
+    /* [parts][tokens] of cross_entropy.h; NULL: the vocabulary is not shared */
+    real *summaries;
+    const wefti_node_link *links; /* [WEFTI_LINKS] borrowed; NULL: none */
+    wefti_weave_step *woven;      /* room for any pair of the stages */
     size_t woven_room;
 } wefti_workspace;
 
@@ -28,6 +31,10 @@ WEFT_NODISCARD weft_status wefti_workspace_init(wefti_workspace *workspace,
                                                 weft_stream *compute,
                                                 const wefti_model_shape *shape,
                                                 size_t sequences);
+
+/* wefti_workspace_share - room for the losses of a vocabulary in parts. */
+WEFT_NODISCARD weft_status wefti_workspace_share(wefti_workspace *workspace,
+                                                 size_t tokens, size_t parts);
 void wefti_workspace_fini(wefti_workspace *workspace);
 
 /*

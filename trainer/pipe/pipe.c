@@ -9,6 +9,7 @@
 #include "overlap/schedule/schedule.h"
 #include "trainer/model/storage.h"
 #include "trainer/pipe/pipe_call.h"
+#include "trainer/pipe/pipe_links.h"
 #include "trainer/pipe/pipe_reduce.h"
 #include "trainer/replica.h"
 
@@ -76,24 +77,31 @@ weft_status wefti_pipe_place(wefti_pipe *pipe, const wefti_pipe_config *config,
     return WEFT_OK;
 }
 
+size_t wefti_pipe_rows(const wefti_replica *replica, size_t tokens)
+{
+    const wefti_tensor_parallel *tensor = &replica->plan.tensor;
+    const wefti_program parted = {.parts = tensor->parts, .part = tensor->part};
+    return tensor->sequence ? wefti_program_own_rows(&parted, tokens) : tokens;
+}
+
 static weft_pipeline_config configure_pipeline(const wefti_pipe *pipe,
                                                const wefti_pipe_config *config,
                                                wefti_replica *replica)
 {
     const wefti_replica_config *own = &replica->config;
-    return (weft_pipeline_config){.size_bytes = sizeof(weft_pipeline_config),
-                                  .schedule = pipe->schedule,
-                                  .comm = pipe->mesh->comms[WEFTI_MESH_LINE],
-                                  .device = own->device,
-                                  .ledger = own->ledger,
-                                  .rows = own->micro_batch * own->shape.seq,
-                                  .row_elems = own->shape.hidden,
-                                  .dtype = WEFTI_REAL_DTYPE,
-                                  .chunk_rows = config->chunk_rows,
-                                  .calls = config->waits ? &wefti_pipe_waits
-                                                         : &wefti_pipe_calls,
-                                  .context = replica,
-                                  .compute = replica->compute};
+    return (weft_pipeline_config){
+        .size_bytes = sizeof(weft_pipeline_config),
+        .schedule = pipe->schedule,
+        .comm = pipe->mesh->comms[WEFTI_MESH_LINE],
+        .device = own->device,
+        .ledger = own->ledger,
+        .rows = wefti_pipe_rows(replica, own->micro_batch * own->shape.seq),
+        .row_elems = own->shape.hidden,
+        .dtype = WEFTI_REAL_DTYPE,
+        .chunk_rows = config->chunk_rows,
+        .calls = config->waits ? &wefti_pipe_waits : &wefti_pipe_calls,
+        .context = replica,
+        .compute = replica->compute};
 }
 
 static wefti_stage_config
@@ -218,10 +226,12 @@ static weft_status make_buffers(wefti_pipe *pipe, const wefti_replica *replica)
     const size_t tokens = batch.sequences * batch.length;
     weft_status status = wefti_pipe_batch_init(&pipe->batch, &batch);
     for (int i = 0; i < 2 && pipe->info.stages > 1 && status == WEFT_OK; i++) {
-        status = alloc(pipe, tokens * shape->hidden, &pipe->rows[i]);
+        status = alloc(pipe, wefti_pipe_rows(replica, tokens) * shape->hidden,
+                       &pipe->rows[i]);
     }
     if (status == WEFT_OK && replica->plan.copies_head) {
-        status = alloc(pipe, shape->vocab * shape->hidden, &pipe->tied);
+        status =
+            alloc(pipe, replica->plan.own.vocab * shape->hidden, &pipe->tied);
     }
     return status;
 }
@@ -258,7 +268,17 @@ weft_status wefti_pipe_open(wefti_pipe *pipe, const wefti_pipe_config *config,
                                       replica->config.micro_batch);
     }
     if (status == WEFT_OK) {
+        pipe->workspace.links = pipe->links;
+        status = wefti_pipe_links_open(replica, pipe->links);
+    }
+    if (status == WEFT_OK) {
         status = make_slots(pipe, &replica->plan, peaks.slots);
+    }
+    if (status == WEFT_OK && replica->plan.tensor.parts > 1 && has_end(pipe)) {
+        status = wefti_workspace_share(&pipe->workspace,
+                                       replica->config.micro_batch *
+                                           replica->plan.shape.seq,
+                                       replica->plan.tensor.parts);
     }
     if (status == WEFT_OK) {
         status =
@@ -279,6 +299,7 @@ weft_status wefti_pipe_open(wefti_pipe *pipe, const wefti_pipe_config *config,
 
 void wefti_pipe_fini(wefti_pipe *pipe)
 {
+    wefti_pipe_links_close(pipe->links); /* what is queued uses the rest */
     weft_pipeline_destroy(pipe->pipeline);
     wefti_pipe_reduce_close(pipe);
     weft_device *device = pipe->workspace.device;

@@ -64,6 +64,7 @@ typedef struct wefti_pipe {
     /* [tokens][hidden]: from stage to stage of the chain; NULL: there is one */
     real *rows[2];
     real *tied; /* [vocab][hidden]: the other end's; or NULL */
+    wefti_node_link links[WEFTI_LINKS];
     weft_bucket_mode mode;
 } wefti_pipe;
 
@@ -73,7 +74,11 @@ typedef struct wefti_pipe_config {
     size_t chunk_rows;             /* 0: a micro-batch at once */
     /* [stages of the schedule]: ms that take compute's place; NULL: none do. */
     const weft_stage_cost *waits;
+    bool beside[WEFTI_LINKS]; /* what nodes exchange runs beside compute */
 } wefti_pipe_config;
+
+/* Rows of tokens of the residual that this rank has. */
+size_t wefti_pipe_rows(const struct wefti_replica *replica, size_t tokens);
 
 /*
  * wefti_pipe_place - which parts this rank of the mesh has; then the replica
@@ -141,8 +146,9 @@ WEFT_NODISCARD weft_status wefti_pipe_reduced(const wefti_pipe *pipe,
  * micro-batch; of batch its sizes count. Waits for what it has queued.
  *
  * losses_out   [sequences], written where the last stage is; NULL: not wanted
- * logits_out   likewise, [tokens][vocab] of the device, else NULL is stored;
- *              valid until the next pass. NULL: not wanted
+ * logits_out   likewise, [tokens][vocab] of the device, of its part of the
+ *              vocabulary, else NULL is stored; valid until the next pass.
+ *              NULL: not wanted
  */
 WEFT_NODISCARD weft_status wefti_pipe_evaluate(struct wefti_replica *replica,
                                                const wefti_micro_batch *batch,

@@ -138,7 +138,8 @@ weft_status wefti_pipe_batch_total(wefti_pipe_batch *batch, double *totals)
          first = end + 1) {
         for (end = first; end < batch->count && batch->measured[end]; end++) {
         }
-        status = first < end ? total(batch, first, end, totals) : WEFT_OK;
+        status =
+            totals && first < end ? total(batch, first, end, totals) : WEFT_OK;
     }
     memset(batch->measured, 0, batch->count * sizeof(*batch->measured));
     return status;

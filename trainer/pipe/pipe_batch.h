@@ -61,7 +61,7 @@ real *wefti_pipe_batch_measure(wefti_pipe_batch *batch, size_t micro);
  * wefti_pipe_batch_total - the losses of sequences, each the sum of its tokens'
  * in order, of those that were measured; others stay. Queued.
  *
- * totals     [count][sequences] of the device
+ * totals     [count][sequences] of the device; NULL: they are not wanted
  */
 WEFT_NODISCARD weft_status wefti_pipe_batch_total(wefti_pipe_batch *batch,
                                                   double *totals);

@@ -111,8 +111,8 @@ static weft_status copy(const wefti_replica *replica, real *dst,
 static size_t input_bytes(const wefti_replica *replica)
 {
     const wefti_replica_config *config = &replica->config;
-    return config->micro_batch * config->shape.seq * config->shape.hidden *
-           sizeof(real);
+    return wefti_pipe_rows(replica, config->micro_batch * config->shape.seq) *
+           config->shape.hidden * sizeof(real);
 }
 
 /* The last stage's F ends with losses, and with the gradient of the logits. */
@@ -268,8 +268,11 @@ weft_status wefti_pipe_total_losses(wefti_replica *replica)
 {
     wefti_pipe_batch *batch = &replica->pipe.batch;
     size_t first = wefti_replica_first_micro(replica, replica->copy);
-    return wefti_pipe_batch_total(batch, replica->sums.losses +
-                                             first * batch->sequences);
+    /* Of ranks that share the layers, the first says what all have. */
+    return wefti_pipe_batch_total(batch, replica->mesh.at.tp > 0
+                                             ? NULL
+                                             : replica->sums.losses +
+                                                   first * batch->sequences);
 }
 
 weft_status wefti_pipe_train(wefti_replica *replica, weft_bucket_mode reduce)

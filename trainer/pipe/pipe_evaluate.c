@@ -109,8 +109,8 @@ weft_status wefti_pipe_evaluate(wefti_replica *replica,
 {
     wefti_pipe *pipe = &replica->pipe;
     int stages = pipe->info.stages / pipe->info.directions;
-    size_t elems =
-        batch->sequences * batch->length * replica->config.shape.hidden;
+    size_t elems = wefti_pipe_rows(replica, batch->sequences * batch->length) *
+                   replica->config.shape.hidden;
     const wefti_model_hooks hooks = {replica, wefti_replica_use, NULL};
     wefti_stage_pass pass = {.batch = batch,
                              .hooks = &hooks,

@@ -266,7 +266,7 @@ weft_status wefti_pipe_reduce_tied(wefti_replica *replica)
     const wefti_parameters *plan = &replica->plan;
     const wefti_tensor *embedding = &plan->tensors[end_tensor(plan, 0)];
     const wefti_tensor *head = &plan->tensors[end_tensor(plan, 1)];
-    size_t elems = wefti_tensor_elems(&embedding->info);
+    size_t elems = wefti_tensor_here_elems(embedding->here ? embedding : head);
     weft_status status = WEFT_OK;
     if (embedding->here && head->here) {
         real *table = wefti_replica_gradient(replica, embedding);

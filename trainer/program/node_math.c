@@ -37,6 +37,14 @@ weft_status wefti_node_clear(const wefti_node_args *args, real *dst,
     return wefti_stream_fill(args->pass->compute, &all, 0);
 }
 
+weft_status wefti_node_add(const wefti_node_args *args, real *dst,
+                           const real *a, const real *b, size_t elems)
+{
+    const tensor sum = dense(dst, 1, elems);
+    const tensor left = dense(a, 1, elems), right = dense(b, 1, elems);
+    return wefti_stream_add(args->pass->compute, &sum, &left, &right);
+}
+
 weft_status wefti_node_linear_forward(const wefti_node_args *args,
                                       const wefti_node_linear *map,
                                       const real *x, real *y, bool add)

@@ -24,6 +24,11 @@ WEFT_NODISCARD weft_status wefti_node_copy(const wefti_node_args *args,
 WEFT_NODISCARD weft_status wefti_node_clear(const wefti_node_args *args,
                                             real *dst, size_t elems);
 
+/* dst = a + b. */
+WEFT_NODISCARD weft_status wefti_node_add(const wefti_node_args *args,
+                                          real *dst, const real *a,
+                                          const real *b, size_t elems);
+
 /* A linear map: weight [outputs][inputs]. */
 typedef struct wefti_node_linear {
     const real *weight;

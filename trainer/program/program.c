@@ -79,6 +79,28 @@ size_t wefti_program_add_partials(wefti_program *program, const char *name,
                                              .rows = rows});
 }
 
+size_t wefti_program_cut_value(wefti_program *program, size_t value)
+{
+    if (program->status == WEFT_OK) {
+        program->values[value].of_part = program->parts > 1;
+    }
+    return value;
+}
+
+size_t wefti_program_part_rows(const wefti_program *program, size_t rows)
+{
+    size_t parts = program->parts > 0 ? program->parts : 1;
+    return (rows + parts - 1) / parts;
+}
+
+size_t wefti_program_own_rows(const wefti_program *program, size_t rows)
+{
+    size_t most = wefti_program_part_rows(program, rows);
+    size_t before = program->part * most;
+    size_t left = rows > before ? rows - before : 0;
+    return left < most ? left : most;
+}
+
 void wefti_program_add_node(wefti_program *program, const wefti_node *node)
 {
     WEFTI_ASSERT(node->operand_count <= WEFTI_NODE_OPERANDS);

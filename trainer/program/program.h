@@ -52,6 +52,7 @@ typedef struct wefti_value {
     size_t block;
     size_t width; /* elements */
     bool by_row;  /* of each token; else of all */
+    bool of_part; /* of the tokens of this rank's part alone */
     size_t rows;  /* or one for so many rows of a call */
     /* Of the plan: */
     wefti_region region;
@@ -118,6 +119,12 @@ typedef struct wefti_node {
      * by chunk: a chunk can be used before the next has arrived.
      */
     bool by_rows;
+    bool of_part; /* its rows are those of this rank's part */
+    /*
+     * By rows, the rows of a part at a time: where the step posts, this rank's
+     * own part last, else first, as other ranks' are on their way longer.
+     */
+    bool by_parts;
     /* Joins a POST with its AWAIT; 0 where the other is another stage's. */
     size_t operation;
     wefti_operand operands[WEFTI_NODE_OPERANDS];
@@ -150,7 +157,8 @@ static inline bool wefti_node_writes(const wefti_node *node, size_t i,
 typedef struct wefti_program_step {
     wefti_call call;
     size_t first, end; /* of the nodes; last to first unless F */
-    bool by_rows;
+    bool by_rows, of_part, by_parts;
+    bool posts; /* of by_parts */
     size_t block;
 } wefti_program_step;
 
@@ -166,7 +174,13 @@ typedef struct wefti_block_mark {
     size_t layer;
 } wefti_block_mark;
 
+/*
+ * Ranks may share the rows of a micro-batch: part p has the p-th run of them,
+ * as many as the first part has, or what the parts before have left.
+ */
 typedef struct wefti_program {
+    size_t parts; /* 0 counts as 1 */
+    size_t part;  /* this rank's */
     wefti_value *values;
     size_t value_count;
     wefti_node *nodes;
@@ -197,6 +211,13 @@ size_t wefti_program_add_value(wefti_program *program, const char *name,
 /* The same with a row of width for so many rows of a call: sums of parts. */
 size_t wefti_program_add_partials(wefti_program *program, const char *name,
                                   size_t width, size_t rows);
+
+/* A value has rows of this rank's part alone. Returns it. */
+size_t wefti_program_cut_value(wefti_program *program, size_t value);
+
+/* Rows of the first part of so many, and of this rank's. */
+size_t wefti_program_part_rows(const wefti_program *program, size_t rows);
+size_t wefti_program_own_rows(const wefti_program *program, size_t rows);
 
 /* A copy of node. */
 void wefti_program_add_node(wefti_program *program, const wefti_node *node);

@@ -12,7 +12,13 @@
 /* Whether node goes on with the step. */
 static bool joins(const wefti_program_step *step, const wefti_node *node)
 {
-    return step->by_rows && node->by_rows && node->block == step->block;
+    return step->by_rows && node->by_rows && node->of_part == step->of_part &&
+           node->by_parts == step->by_parts && node->block == step->block;
+}
+
+static bool posts(const wefti_node *node, wefti_call call)
+{
+    return wefti_node_kind_in(node, call) == WEFTI_NODE_POST;
 }
 
 static void add(wefti_program *program, wefti_call call, size_t index)
@@ -27,6 +33,7 @@ static void add(wefti_program *program, wefti_call call, size_t index)
     if (last && joins(last, node)) {
         last->first = index < last->first ? index : last->first;
         last->end = index >= last->end ? index + 1 : last->end;
+        last->posts = last->posts || posts(node, call);
         return;
     }
     order->steps[order->count++] = (wefti_program_step){
@@ -34,6 +41,9 @@ static void add(wefti_program *program, wefti_call call, size_t index)
         .first = index,
         .end = index + 1,
         .by_rows = node->by_rows && call != WEFTI_CALL_WEIGHTS,
+        .of_part = node->of_part,
+        .by_parts = node->by_parts && call != WEFTI_CALL_WEIGHTS,
+        .posts = posts(node, call),
         .block = node->block};
 }
 

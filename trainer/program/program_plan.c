@@ -207,8 +207,17 @@ static bool takes_over(const sweep *own, const wefti_program_step *step,
     const wefti_value *before = &own->program->values[number];
     return before->life.first < own->step && before->life.last == own->step &&
            before->region == value->region && before->width == value->width &&
-           before->by_row == value->by_row && !before->is_taken_over &&
+           before->by_row == value->by_row &&
+           before->of_part == value->of_part && !before->is_taken_over &&
            !is_used_beside(own->program, step, node, number);
+}
+
+/* All parts together have room for as many rows each as the first. */
+static size_t count_rows(const wefti_program *program, const wefti_value *value)
+{
+    const size_t parts = program->parts > 0 ? program->parts : 1;
+    const size_t rows = wefti_program_part_rows(program, program->rows_most);
+    return value->of_part ? rows : rows * parts;
 }
 
 static void place(sweep *own, const wefti_program_step *step,
@@ -221,11 +230,11 @@ static void place(sweep *own, const wefti_program_step *step,
         return;
     }
     value->of_chunk = step->by_rows && value->life.first == value->life.last;
-    size_t rows =
-        !value->by_row ? 1
-        : value->of_chunk && program->rows_most > WEFTI_PROGRAM_CHUNK_ROWS
-            ? WEFTI_PROGRAM_CHUNK_ROWS
-            : program->rows_most;
+    const size_t most = count_rows(program, value);
+    size_t rows = !value->by_row ? 1
+                  : value->of_chunk && most > WEFTI_PROGRAM_CHUNK_ROWS
+                      ? WEFTI_PROGRAM_CHUNK_ROWS
+                      : most;
     rows = (rows - 1) / value->rows + 1;
     value->elems = (rows * value->width + align - 1) / align * align;
     if (takes_over(own, step, node, operand, value)) {

@@ -44,7 +44,10 @@ static void print_node(const wefti_program *program, const wefti_node *node,
     if (kind != WEFTI_NODE_COMPUTE) {
         fprintf(file, " %s", weft_class_text(node->class_id));
     }
-    fprintf(file, "%s:", step->by_rows ? " by rows" : "");
+    fprintf(file, "%s%s:", step->of_part ? " of part" : "",
+            step->by_parts  ? " by parts"
+            : step->by_rows ? " by rows"
+                            : "");
     print_values(program, node, step->call, wefti_node_reads, file);
     fputs(" ->", file);
     print_values(program, node, step->call, wefti_node_writes, file);

@@ -11,14 +11,23 @@ real *wefti_program_at(const wefti_program_pass *pass, size_t value)
     return region ? region + own->start_elems : NULL;
 }
 
+/* Rows that the nodes of a step are called for together. */
+typedef struct row_run {
+    size_t first, rows;
+    bool begins, ends;
+} row_run;
+
 static weft_status call_node(const wefti_program_pass *pass,
                              const wefti_node *node, wefti_call call,
-                             size_t first, size_t rows, bool waits)
+                             const row_run *run, bool waits)
 {
+    const size_t first = run->first;
     wefti_node_args args = {.pass = pass,
                             .node = node,
                             .first = first,
-                            .rows = rows,
+                            .rows = run->rows,
+                            .begins = run->begins,
+                            .ends = run->ends,
                             .waits = waits};
     for (size_t i = 0; i < node->operand_count; i++) {
         const wefti_value *value =
@@ -58,16 +67,16 @@ static weft_status report(const wefti_program_pass *pass,
 }
 
 static weft_status run_chunk(const wefti_program_pass *pass,
-                             const wefti_program_step *step, size_t rows,
+                             const wefti_program_step *step, const row_run *run,
                              bool waits, wefti_program_mark *mark)
 {
     weft_status status = WEFT_OK;
     while (mark->done < step->end - step->first) {
         const wefti_node *node =
             wefti_program_step_node(pass->program, step, mark->done);
-        if (node->calls[step->call]) {
-            status =
-                call_node(pass, node, step->call, mark->first, rows, waits);
+        /* Ranks exchange parts without rows, too. */
+        if (node->calls[step->call] && (run->rows > 0 || node->operation > 0)) {
+            status = call_node(pass, node, step->call, run, waits);
         }
         if (status != WEFT_OK) {
             return status;
@@ -77,24 +86,54 @@ static weft_status run_chunk(const wefti_program_pass *pass,
     return WEFT_OK;
 }
 
+/* Those that a step has of the batch. */
+static size_t count_rows(const wefti_program_pass *pass,
+                         const wefti_program_step *step)
+{
+    const size_t rows = pass->batch->sequences * pass->batch->length;
+    return step->of_part ? wefti_program_own_rows(pass->program, rows) : rows;
+}
+
+/* The run at mark, of all rows; what it adds to mark. */
+static row_run find_run(const wefti_program_pass *pass,
+                        const wefti_program_step *step, size_t all,
+                        const wefti_program_mark *mark, size_t *adds_out)
+{
+    const wefti_program *program = pass->program;
+    const size_t at = mark->first, parts = program->parts;
+    if (!step->by_parts) {
+        const size_t left = all - at;
+        const size_t most = step->by_rows ? WEFTI_PROGRAM_CHUNK_ROWS : all;
+        *adds_out = left < most ? left : most;
+        return (row_run){at, *adds_out, at == 0, *adds_out == left};
+    }
+    const size_t most = wefti_program_part_rows(program, all);
+    const size_t turn = step->posts ? at + 1 : parts - at;
+    const size_t first = (program->part + turn) % parts * most;
+    const size_t left = all > first ? all - first : 0;
+    *adds_out = 1;
+    return (row_run){first, left < most ? left : most, at == 0,
+                     at + 1 == parts};
+}
+
 weft_status wefti_program_step_run(const wefti_program_pass *pass,
                                    const wefti_program_step *step, bool waits,
                                    wefti_program_mark *mark)
 {
     const wefti_model_hooks *hooks = pass->hooks;
-    size_t all = pass->batch->sequences * pass->batch->length;
-    size_t most = step->by_rows ? WEFTI_PROGRAM_CHUNK_ROWS : all;
+    size_t all = count_rows(pass, step);
+    const size_t end = step->by_parts ? pass->program->parts : all;
     weft_status status = WEFT_OK;
     if (hooks && step->call == WEFTI_CALL_FORWARD && !mark->begun) {
         status = report(pass, step, hooks->use);
     }
     mark->begun = true;
-    while (status == WEFT_OK && mark->first < all) {
-        size_t left = all - mark->first;
-        size_t rows = left < most ? left : most;
-        status = run_chunk(pass, step, rows, waits, mark);
+    while (status == WEFT_OK && mark->first < end) {
+        size_t adds;
+        const row_run run = find_run(pass, step, all, mark, &adds);
+        status = run_chunk(pass, step, &run, waits, mark);
         if (status == WEFT_OK) {
-            mark->first += rows;
+            mark->first += adds;
             mark->done = 0;
         }
     }

@@ -11,6 +11,7 @@
 
 #include "trainer/model/tensor_list.h"
 #include "trainer/program/program.h"
+#include "weft/comm.h"
 #include "weft/device.h"
 
 #include <stdint.h>
@@ -62,6 +63,36 @@ typedef struct wefti_micro_batch {
 } wefti_micro_batch;
 
 /*
+ * A communicator to which nodes post, and where.
+ *
+ * beside    its operations run on this stream, beside compute; NULL: on
+ *           compute, and what waits for them comes behind
+ * stop, resume   called around what this thread waits for; NULL slots are legal
+ */
+typedef struct wefti_node_link {
+    weft_comm *comm;
+    weft_stream *beside;
+    void *context;
+    void (*stop)(void *context);
+    void (*resume)(void *context);
+} wefti_node_link;
+
+/* Which of them a node posts to. */
+typedef enum wefti_node_link_kind {
+    WEFTI_LINK_TENSOR,
+    WEFTI_LINK_CONTEXT,
+    WEFTI_LINK_EXPERTS,
+    WEFTI_LINKS
+} wefti_node_link_kind;
+
+/* An operation on the way: trainer/program/node_comm.h. */
+typedef struct wefti_node_flight {
+    weft_gate *gate;  /* chunk 0: compute has come to it; 1: it is done */
+    weft_gate *parts; /* the rows of each part: made, or here; NULL: whole */
+    uint64_t epoch;
+} wefti_node_flight;
+
+/*
  * One pass of a program, and what it works on, in memory of its device; all
  * borrowed.
  *
@@ -80,6 +111,8 @@ typedef struct wefti_program_pass {
     const real *rope; /* [length][head_dim] cosines and sines */
     real *regions[WEFTI_REGIONS];
     wefti_stage_port input, output;
+    const wefti_node_link *links; /* [WEFTI_LINKS]; NULL: no node posts */
+    wefti_node_flight *flights;   /* of F and of I of each operation */
 } wefti_program_pass;
 
 /* What a node's call gets. */
@@ -91,6 +124,7 @@ struct wefti_node_args {
     const real *parameters[WEFTI_NODE_PARAMETERS];
     real *gradients[WEFTI_NODE_PARAMETERS];
     size_t first, rows; /* of the call */
+    bool begins, ends;  /* it is the step's first, its last */
     bool waits;         /* of an AWAIT: it may not return INPROGRESS */
 };
 
@@ -108,7 +142,7 @@ WEFT_NODISCARD weft_status wefti_program_run(const wefti_program_pass *pass,
 /* How far a step is that was left at an AWAIT; zero: not begun. */
 typedef struct wefti_program_mark {
     bool begun;
-    size_t first; /* row of the chunk */
+    size_t first; /* row of the chunk; by parts: how many are done */
     size_t done;  /* nodes of it */
 } wefti_program_mark;
 

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * trainer/pipe/pipe_links.h - the communicators that nodes of stages post to
+ * (trainer/program/node_comm.h), out of the mesh's.
+ */
+#ifndef TRAINER_PIPE_PIPE_LINKS_H
+#define TRAINER_PIPE_PIPE_LINKS_H
+
+#include "trainer/program/program_run.h"
+
+struct wefti_replica;
+
+/*
+ * wefti_pipe_links_open - those that the mesh has; beside compute where the
+ * pipe's config says so.
+ *
+ * links_out   [WEFTI_LINKS]; to be closed after an error too
+ */
+WEFT_NODISCARD weft_status wefti_pipe_links_open(struct wefti_replica *replica,
+                                                 wefti_node_link *links_out);
+void wefti_pipe_links_close(wefti_node_link *links);
+
+#endif

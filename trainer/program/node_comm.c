@@ -1,0 +1,336 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * trainer/program/node_comm.c - collectives of nodes, and their gates.
+ *
+ *   compute    ... post --gate 0-->              await -- gate 1 --> ...
+ *   beside                wait 0, operation, signal 1
+ */
+#include "trainer/program/node_comm.h"
+
+#include "base/error.h"
+#include "weft/op.h"
+
+#include <stdlib.h>
+
+enum { X, DX, Y, DY };
+enum { BEGUN, DONE, GATE_CHUNKS };
+
+static const weft_class classes[WEFTI_LINKS] = {
+    [WEFTI_LINK_TENSOR] = WEFT_CLASS_TP,
+    [WEFTI_LINK_CONTEXT] = WEFT_CLASS_CP,
+    [WEFTI_LINK_EXPERTS] = WEFT_CLASS_EP};
+
+static const wefti_node_link *link_of(const wefti_node_args *args)
+{
+    const wefti_exchange *what = args->node->context;
+    return &args->pass->links[what->link];
+}
+
+static wefti_node_flight *flight_of(const wefti_node_args *args, bool inputs)
+{
+    return &args->pass->flights[2 * args->node->operation + inputs];
+}
+
+/* How the operation cuts the rows of a value as wide as operand. */
+static weft_op make_op(const wefti_node_args *args, wefti_exchange_kind kind,
+                       size_t operand)
+{
+    static const weft_collective collectives[] = {
+        [WEFTI_EXCHANGE_GATHER] = WEFT_COLLECTIVE_ALLGATHER,
+        [WEFTI_EXCHANGE_SCATTER] = WEFT_COLLECTIVE_REDUCESCATTER,
+        [WEFTI_EXCHANGE_SUM] = WEFT_COLLECTIVE_ALLREDUCE,
+        [WEFTI_EXCHANGE_ALL_TO_ALL] = WEFT_COLLECTIVE_ALLTOALL};
+    const wefti_micro_batch *batch = args->pass->batch;
+    const size_t rows = batch->sequences * batch->length;
+    const size_t ranks = (size_t)weft_comm_get_nranks(link_of(args)->comm);
+    const size_t part = (rows + ranks - 1) / ranks;
+    return (weft_op){.size_bytes = sizeof(weft_op),
+                     .collective = collectives[kind],
+                     .count = (kind == WEFTI_EXCHANGE_SUM ? rows : part) *
+                              args->widths[operand],
+                     .dtype = WEFTI_REAL_DTYPE,
+                     .redop = WEFT_REDOP_SUM,
+                     .class_id = args->node->class_id,
+                     .label = args->node->label};
+}
+
+/* Where the thread itself would wait, its compute stops meanwhile. */
+static void stop(const wefti_node_link *link)
+{
+    if (link->stop) {
+        link->stop(link->context);
+    }
+}
+
+static void resume(const wefti_node_link *link)
+{
+    if (link->resume) {
+        link->resume(link->context);
+    }
+}
+
+static weft_status post_here(const wefti_node_link *link, const weft_op *op,
+                             weft_stream *compute)
+{
+    if (!compute) {
+        stop(link);
+    }
+    weft_status status = weft_op_post(op, 0, link->comm, compute);
+    if (!compute) {
+        resume(link);
+    }
+    return status;
+}
+
+weft_status wefti_node_gather(const wefti_program_pass *pass,
+                              wefti_node_link_kind link, real *all,
+                              size_t elems)
+{
+    const wefti_node_link *to = &pass->links[link];
+    const size_t rank = (size_t)weft_comm_get_rank(to->comm);
+    const weft_op op = {.size_bytes = sizeof(op),
+                        .collective = WEFT_COLLECTIVE_ALLGATHER,
+                        .send = all + rank * elems,
+                        .recv = all,
+                        .count = elems,
+                        .dtype = WEFTI_REAL_DTYPE,
+                        .class_id = classes[link],
+                        .label = "loss"};
+    return post_here(to, &op, pass->compute);
+}
+
+/* The parts are chunks of the gate: of what is gathered, or scattered. */
+static void cut(const wefti_node_args *args, wefti_exchange_kind kind,
+                const wefti_node_flight *flight, weft_op *op)
+{
+    const wefti_exchange *what = args->node->context;
+    if (what->by_parts) {
+        op->gate_elems = op->count;
+        op->arrived = kind == WEFTI_EXCHANGE_GATHER ? flight->parts : NULL;
+        op->ready = kind == WEFTI_EXCHANGE_SCATTER ? flight->parts : NULL;
+    }
+}
+
+static weft_status post_beside(const wefti_node_args *args,
+                               const wefti_node_link *link, const weft_op *op,
+                               wefti_node_flight *flight)
+{
+    weft_stream *compute = args->pass->compute;
+    const uint64_t epoch = ++flight->epoch;
+    weft_status status = WEFT_OK;
+    if (compute) {
+        status = weft_gate_signal(flight->gate, BEGUN, epoch, compute);
+        if (status == WEFT_OK) {
+            status = weft_gate_wait(flight->gate, BEGUN, epoch, link->beside);
+        }
+    }
+    if (status == WEFT_OK) {
+        status = weft_op_post(op, op->gate_elems ? epoch : 0, link->comm,
+                              link->beside);
+    }
+    return status == WEFT_OK
+               ? weft_gate_signal(flight->gate, DONE, epoch, link->beside)
+               : status;
+}
+
+/* A value's first row; a part's rows are the first it has. */
+static real *start_of(const wefti_node_args *args, size_t operand)
+{
+    return wefti_program_at(args->pass, args->node->operands[operand].value);
+}
+
+/* Which part the rows of a call are. */
+static size_t part_of(const wefti_node_args *args)
+{
+    const wefti_micro_batch *batch = args->pass->batch;
+    return args->first /
+           wefti_program_part_rows(args->pass->program,
+                                   batch->sequences * batch->length);
+}
+
+static weft_status post(const wefti_node_args *args, bool inputs)
+{
+    const wefti_exchange *what = args->node->context;
+    const wefti_node_link *link = link_of(args);
+    const size_t from = inputs ? DY : X;
+    weft_op op = make_op(args, inputs ? what->inputs : what->forward, from);
+    op.send = start_of(args, from);
+    op.recv = start_of(args, inputs ? DX : Y);
+    const bool parted = args->node->by_parts;
+    wefti_node_flight *flight = flight_of(args, inputs);
+    weft_status status = WEFT_OK;
+    if (link->beside && (!parted || args->begins)) {
+        cut(args, inputs ? what->inputs : what->forward, flight, &op);
+        status = post_beside(args, link, &op, flight);
+    } else if (!link->beside && (!parted || args->ends)) {
+        status = post_here(link, &op, args->pass->compute);
+    }
+    return link->beside && parted && status == WEFT_OK
+               ? weft_gate_signal(flight->parts, part_of(args), flight->epoch,
+                                  args->pass->compute)
+               : status;
+}
+
+/* What the communicator knows of a failure that a gate only shows. */
+static weft_status explain(const wefti_node_link *link, weft_status status)
+{
+    weft_fault fault = {.size_bytes = sizeof(fault)};
+    return status < 0 && weft_comm_get_fault(link->comm, &fault) == WEFT_OK &&
+                   fault.status != WEFT_OK
+               ? wefti_error(fault.status, "%s", fault.text)
+               : status;
+}
+
+static weft_status wait_for(const wefti_node_args *args, weft_gate *gate,
+                            size_t chunk, uint64_t epoch)
+{
+    const wefti_node_link *link = link_of(args);
+    if (args->pass->compute) {
+        return weft_gate_wait(gate, chunk, epoch, args->pass->compute);
+    }
+    weft_status status = weft_gate_test(gate, chunk, epoch);
+    if (status == WEFT_INPROGRESS && args->waits) {
+        stop(link);
+        status = weft_gate_wait(gate, chunk, epoch, NULL);
+        resume(link);
+    }
+    return explain(link, status);
+}
+
+/* What was sent may be written again when all is done. */
+static weft_status await(const wefti_node_args *args, bool inputs)
+{
+    const wefti_node_flight *flight = flight_of(args, inputs);
+    const bool parted = args->node->by_parts;
+    weft_status status = WEFT_OK;
+    if (!link_of(args)->beside) {
+        return WEFT_OK;
+    }
+    if (parted) {
+        status = wait_for(args, flight->parts, part_of(args), flight->epoch);
+    }
+    return status == WEFT_OK && (!parted || args->ends)
+               ? wait_for(args, flight->gate, DONE, flight->epoch)
+               : status;
+}
+
+static weft_status post_forward(const wefti_node_args *args)
+{
+    return post(args, false);
+}
+
+static weft_status post_inputs(const wefti_node_args *args)
+{
+    return post(args, true);
+}
+
+static weft_status await_forward(const wefti_node_args *args)
+{
+    return await(args, false);
+}
+
+static weft_status await_inputs(const wefti_node_args *args)
+{
+    return await(args, true);
+}
+
+/* What is under way lives from the one to the other. */
+static wefti_node make_node(const char *label, const wefti_exchange *what,
+                            const wefti_exchange_values *values)
+{
+    return (wefti_node){.class_id = classes[what->link],
+                        .label = label,
+                        .context = what,
+                        .operands = {[X] = {values->x, WEFTI_F_READS},
+                                     [DX] = {values->dx, WEFTI_I_READS},
+                                     [Y] = {values->y, WEFTI_F_READS},
+                                     [DY] = {values->dy, WEFTI_I_READS}},
+                        .operand_count = 4};
+}
+
+size_t wefti_append_post(wefti_program *program, const char *label,
+                         const wefti_exchange *what,
+                         const wefti_exchange_values *values)
+{
+    wefti_node node = make_node(label, what, values);
+    node.kind = WEFTI_NODE_POST;
+    node.by_rows = node.by_parts =
+        what->by_parts && what->forward == WEFTI_EXCHANGE_SCATTER;
+    node.operation = wefti_program_add_operation(program);
+    node.operands[Y].use = WEFTI_F_WRITES;
+    if (what->forward != WEFTI_EXCHANGE_NONE) {
+        node.calls[WEFTI_CALL_FORWARD] = post_forward;
+    }
+    if (what->inputs != WEFTI_EXCHANGE_NONE) {
+        node.calls[WEFTI_CALL_INPUTS] = await_inputs;
+    }
+    wefti_program_add_node(program, &node);
+    return node.operation;
+}
+
+void wefti_append_await(wefti_program *program, const char *label,
+                        const wefti_exchange *what,
+                        const wefti_exchange_values *values, size_t operation)
+{
+    wefti_node node = make_node(label, what, values);
+    node.kind = WEFTI_NODE_AWAIT;
+    node.by_rows = node.by_parts =
+        what->by_parts && what->forward == WEFTI_EXCHANGE_GATHER;
+    node.operation = operation;
+    node.operands[DX].use = WEFTI_I_WRITES;
+    if (what->forward != WEFTI_EXCHANGE_NONE) {
+        node.calls[WEFTI_CALL_FORWARD] = await_forward;
+    }
+    if (what->inputs != WEFTI_EXCHANGE_NONE) {
+        node.calls[WEFTI_CALL_INPUTS] = post_inputs;
+    }
+    wefti_program_add_node(program, &node);
+}
+
+/* ---- gates ----------------------------------------------------------------
+ */
+
+static size_t count_flights(const wefti_program *program)
+{
+    return 2 * (program->operation_count + 1);
+}
+
+weft_status wefti_node_flights_create(const wefti_program *program,
+                                      weft_device *device,
+                                      wefti_node_flight **flights_out)
+{
+    const size_t count = count_flights(program);
+    weft_status status = WEFT_OK;
+    *flights_out = NULL;
+    if (program->operation_count == 0) {
+        return WEFT_OK;
+    }
+    wefti_node_flight *flights = calloc(count, sizeof(*flights));
+    if (!flights) {
+        return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for %zu operations",
+                           count);
+    }
+    for (size_t i = 0; i < count && status == WEFT_OK; i++) {
+        status = weft_gate_create(device, GATE_CHUNKS, &flights[i].gate);
+        if (status == WEFT_OK && program->parts > 1) {
+            status =
+                weft_gate_create(device, program->parts, &flights[i].parts);
+        }
+    }
+    if (status != WEFT_OK) {
+        wefti_node_flights_destroy(program, flights);
+        return status;
+    }
+    *flights_out = flights;
+    return WEFT_OK;
+}
+
+void wefti_node_flights_destroy(const wefti_program *program,
+                                wefti_node_flight *flights)
+{
+    for (size_t i = 0; flights && i < count_flights(program); i++) {
+        weft_gate_destroy(flights[i].gate);
+        weft_gate_destroy(flights[i].parts);
+    }
+    free(flights);
+}

@@ -60,9 +60,10 @@ typedef struct job_result {
 } job_result;
 
 /*
- * Whether computing takes so long that a test has fewer layouts: under the
- * thread sanitizer, unless scripts/test has --long. Those left out run in
- * release and asan; what they do between threads, the others do too.
+ * Whether computing takes so long that a test has fewer layouts and shorter
+ * sequences: under the thread sanitizer, unless scripts/test has --long. Those
+ * left out run in release and asan; what they do between threads, the others do
+ * too, and a token more does nothing else.
  */
 bool job_is_slow(void);
 

@@ -35,6 +35,7 @@ LONG = "WEFT_TEST_LONG" in os.environ
 SANITIZED = os.environ.get("WEFT_SANITIZED") == "1"
 DEADLINE_S = 80
 QUICK = ["--set", "data.validation_fraction=0.005",
+         "--set", "generate.bytes=20",
          "--set", "train.micro_batch_size=1"]
 SMALL = [*QUICK, "--set", "train.steps=3", "--set", "model.seq_length=8",
          "--set", "model.hidden_size=16", "--set", "model.ffn_size=16",

@@ -67,6 +67,10 @@ typedef struct job_result {
  */
 bool job_is_slow(void);
 
+/* The setting of a sequence's tokens, and of how many where that is slow. */
+#define JOB_TOKENS(usual, few)                                                 \
+    (job_is_slow() ? "model.seq_length=" #few : "model.seq_length=" #usual)
+
 /* A text and a config named job.yaml in own; checkpoints go to own/ckpt. */
 void job_prepare(scratch *own, uint64_t seed);
 

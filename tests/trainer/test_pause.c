@@ -185,14 +185,11 @@ typedef struct layout {
 #define CHUNKS(count)  "parallel.virtual_pipeline_model_parallel_size=" #count
 #define TIED           "model.tie_embeddings=true"
 
-/* 8 micro-batches of 68 tokens, or 20, on each pipeline of 2 ranks; or 4 on
- * each. */
+/* 8 micro-batches of 68 tokens on each pipeline of 2 ranks; or 4 on each. */
 static job make_job(const layout *cut, const char *inside, const char *resume)
 {
     job what = {.nranks = cut->nranks,
-                .settings = {"model.layers=4",
-                             job_is_slow() ? "model.seq_length=5"
-                                           : "model.seq_length=17",
+                .settings = {"model.layers=4", JOB_TOKENS(17, 5),
                              "train.micro_batch_size=4", "train.steps=3",
                              "train.validate_every=2",
                              "parallel.pipeline_model_parallel_size=2"},

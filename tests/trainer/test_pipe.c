@@ -55,9 +55,7 @@ typedef struct layout {
 #define SCHEDULE(name) "parallel.schedule=" #name
 #define STEPS(count)   "train.steps=" #count
 #define TIED           "model.tie_embeddings=true"
-#define MODEL          "model.layers=8", job_is_slow() ? SHORT : LONG
-#define SHORT          "model.seq_length=5"
-#define LONG           "model.seq_length=17"
+#define MODEL          "model.layers=8", JOB_TOKENS(17, 5)
 #define SMALL          "train.global_batch_size=32"
 #define BATCH          "train.micro_batch_size=8", "train.global_batch_size=64"
 

@@ -166,9 +166,8 @@ static job_result run_layout(const layout *cut, bool tied, const char *every,
     job what = {.nranks = cut->nranks,
                 .settings = {"model.layers=8", "model.hidden_size=16",
                              "model.heads=2", "model.ffn_size=24",
-                             job_is_slow() ? "model.seq_length=4"
-                                           : "model.seq_length=12",
-                             "train.steps=4", "train.validate_every=2", every},
+                             JOB_TOKENS(12, 4), "train.steps=4",
+                             "train.validate_every=2", every},
                 .resume = resume};
     for (size_t i = 0; cut->settings[i]; i++) {
         what.settings[8 + i] = cut->settings[i];

@@ -16,6 +16,7 @@
 #include "comm/net/net.h"
 #include "tests/comm/rank_checks.h"
 #include "tests/comm/world.h"
+#include "tests/repeat.h"
 #include "tests/seed.h"
 
 #include <setjmp.h>
@@ -51,6 +52,8 @@ typedef struct desk {
     unsigned char *send, *recv;
     uint64_t epoch;
 } desk;
+
+enum { PERIOD = 251 * 256 }; /* of byte_at */
 
 static unsigned char byte_at(int rank, uint64_t epoch, size_t at)
 {
@@ -100,16 +103,17 @@ static uint64_t count_late(const desk *self)
 
 static void fill(desk *self, size_t first, size_t bytes)
 {
-    for (size_t i = first; i < first + bytes; i++) {
+    for (size_t i = first; i < first + bytes && i < first + PERIOD; i++) {
         self->send[i] = byte_at(self->rank, self->epoch, i);
     }
+    repeat(self->send + first, PERIOD, bytes);
 }
 
 /* What came of the other rank's first `bytes`, at recv + begin. */
 static int count_wrong(const desk *self, size_t begin, size_t bytes)
 {
-    int wrong = 0;
-    for (size_t i = 0; i < bytes; i++) {
+    int wrong = !repeats(self->recv + begin, PERIOD, bytes);
+    for (size_t i = 0; i < bytes && i < PERIOD; i++) {
         wrong +=
             self->recv[begin + i] != byte_at(1 - self->rank, self->epoch, i);
     }

@@ -13,6 +13,7 @@
 #include "comm/oob/inner_level.h"
 #include "kernels/wire/reduce.h"
 #include "tests/comm/world.h"
+#include "tests/repeat.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -38,25 +39,29 @@ static int32_t *room(size_t elems)
     return made;
 }
 
-static int32_t value_of(int rank, size_t elem)
+/* Each rank's, and their sums. */
+static int32_t values[RANKS][MOST], value_sums[MOST];
+
+static int make_values(void **state)
 {
-    return (int32_t)(elem * 7 + (size_t)rank * 100003);
+    (void)state;
+    for (int rank = 0; rank < RANKS; rank++) {
+        for (size_t i = 0; i < MOST; i++) {
+            values[rank][i] = (int32_t)(i * 7 + (size_t)rank * 100003);
+            value_sums[i] += values[rank][i];
+        }
+    }
+    return 0;
 }
 
 static void fill(int32_t *at, int rank, size_t count)
 {
-    for (size_t i = 0; i < count; i++) {
-        at[i] = value_of(rank, i);
-    }
+    memcpy(at, values[rank], count * sizeof(*at));
 }
 
 static int compare(const int32_t *at, int rank, size_t count)
 {
-    int failures = 0;
-    for (size_t i = 0; i < count; i++) {
-        failures += at[i] != value_of(rank, i);
-    }
-    return failures != 0;
+    return memcmp(at, values[rank], count * sizeof(*at)) != 0;
 }
 
 static int gather(weft_comm *comm, int32_t *data, size_t count)
@@ -110,24 +115,18 @@ static int spread(weft_comm *comm, int32_t *data, size_t count)
 
 static int add(weft_comm *comm, int32_t *data, size_t count)
 {
-    int wrong = 0;
     fill(data, weft_comm_get_rank(comm), count);
     int failures = weft_allreduce(data, data, count, WEFT_DTYPE_I32,
                                   WEFT_REDOP_SUM, comm, NULL) != WEFT_OK;
-    for (size_t i = 0; i < count; i++) {
-        int32_t sum = 0;
-        for (int rank = 0; rank < RANKS; rank++) {
-            sum += value_of(rank, i);
-        }
-        wrong += data[i] != sum;
-    }
-    return failures + (wrong != 0);
+    return failures + (memcmp(data, value_sums, count * sizeof(*data)) != 0);
 }
+
+enum { PERIOD = 5 }; /* of small values */
 
 /* Integer number elem of rank's, small enough that all types hold sums. */
 static float small_value(int rank, size_t elem)
 {
-    return (float)((elem + 3 * (size_t)rank) % 5);
+    return (float)((elem + 3 * (size_t)rank) % PERIOD);
 }
 
 static float small_sum(size_t elem)
@@ -142,11 +141,12 @@ static float small_sum(size_t elem)
 static void fill_small(void *at, int rank, size_t count, weft_dtype dtype)
 {
     unsigned char *elems = at;
-    for (size_t i = 0; i < count; i++) {
+    const size_t width = weft_dtype_bytes(dtype);
+    for (size_t i = 0; i < count && i < PERIOD; i++) {
         float value = small_value(rank, i);
-        wefti_narrow(elems + i * weft_dtype_bytes(dtype), &value, 1, 1, dtype,
-                     WEFT_REDOP_SUM);
+        wefti_narrow(elems + i * width, &value, 1, 1, dtype, WEFT_REDOP_SUM);
     }
+    repeat(elems, PERIOD * width, count * width);
 }
 
 /* Whether elements from first on are the sums of all. */
@@ -154,10 +154,11 @@ static int compare_small(const void *at, size_t first, size_t count,
                          weft_dtype dtype)
 {
     const unsigned char *elems = at;
-    int failures = 0;
-    for (size_t i = 0; i < count; i++) {
+    const size_t width = weft_dtype_bytes(dtype);
+    int failures = !repeats(elems, PERIOD * width, count * width);
+    for (size_t i = 0; i < count && i < PERIOD; i++) {
         float value;
-        wefti_widen(&value, elems + i * weft_dtype_bytes(dtype), 1, dtype);
+        wefti_widen(&value, elems + i * width, 1, dtype);
         failures += value != small_sum(first + i);
     }
     return failures != 0;
@@ -497,5 +498,5 @@ int main(void)
         cmocka_unit_test(
             test_counts_that_differ_are_found_before_parts_are_passed_on),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, make_values, NULL);
 }

@@ -9,6 +9,7 @@
  *          does not reach, also with data that a stream makes and uses.
  */
 #include "tests/comm/world.h"
+#include "tests/repeat.h"
 #include "weft/bucket.h"
 
 #include <setjmp.h>
@@ -175,9 +176,9 @@ static void fill_bucket(rank_side *side, size_t bucket, int round, bool all)
 /* Before a round begins: from then on others' shares are the operations'. */
 static void poison(rank_side *side)
 {
-    for (size_t i = 0; i < side->cut.elems; i++) {
-        side->buffer[i] = (float)POISON;
-    }
+    side->buffer[0] = (float)POISON;
+    repeat(side->buffer, sizeof(*side->buffer),
+           side->cut.elems * sizeof(*side->buffer));
     put(side, 0, side->cut.elems);
     settle(side); /* the host's view changes next */
 }

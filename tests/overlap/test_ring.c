@@ -10,6 +10,7 @@
  *          copy that takes its time. Blocks of one part and of several.
  */
 #include "tests/comm/world.h"
+#include "tests/repeat.h"
 #include "weft/ring.h"
 
 #include <setjmp.h>
@@ -24,6 +25,9 @@
 
 enum { ROUNDS = 3, LARGE = 700001, MOST = 6 };
 
+/* Of values, elements and bytes. */
+enum { PERIOD = 997, PERIOD_BYTES = PERIOD * sizeof(int32_t) };
+
 typedef struct scene {
     const char *device;
     bool streams;
@@ -35,7 +39,8 @@ typedef struct scene {
 
 static int32_t value_of(int rank, size_t i, int round)
 {
-    return (int32_t)((i * 7 + (size_t)round * 13 + (size_t)rank * 101) % 997);
+    return (int32_t)((i * 7 + (size_t)round * 13 + (size_t)rank * 101) %
+                     PERIOD);
 }
 
 /* Counts what is not right, and says what. */
@@ -122,14 +127,21 @@ static void *seen_of(const side *self, int owner)
     return (char *)self->seen + (size_t)owner * self->bytes;
 }
 
+/* How many elements of a block are looked at one by one. */
+static size_t count_few(const side *self)
+{
+    return self->of->count < PERIOD ? self->of->count : PERIOD;
+}
+
 /* One round of READ: each block is copied to its owner's place. */
 static int read_round(side *self, int round)
 {
     int wrong = 0, owner, order = 0;
     void *block;
-    for (size_t i = 0; i < self->of->count; i++) {
+    for (size_t i = 0; i < count_few(self); i++) {
         self->host[i] = value_of(self->rank, i, round);
     }
+    repeat(self->host, PERIOD_BYTES, self->bytes);
     wrong += copy(self, self->own, self->host, self->bytes);
     wrong +=
         CHECK(weft_ring_post(self->ring, self->own, self->stream) == WEFT_OK);
@@ -155,9 +167,10 @@ static int check_seen(side *self, int round)
     wrong += CHECK(!self->stream || weft_stream_wait(self->stream) == WEFT_OK);
     for (int owner = 0; owner < self->nranks && wrong == 0; owner++) {
         const int32_t *got = self->staging + (size_t)owner * self->of->count;
-        for (size_t i = 0; i < self->of->count && wrong == 0; i++) {
+        for (size_t i = 0; i < count_few(self) && wrong == 0; i++) {
             wrong += CHECK(got[i] == value_of(owner, i, round));
         }
+        wrong += CHECK(repeats(got, PERIOD_BYTES, self->bytes));
     }
     return wrong;
 }
@@ -186,9 +199,11 @@ static int carry_round(side *self, int round)
         } else {
             memset(self->host, 0, self->bytes);
         }
-        for (size_t i = 0; i < self->of->count; i++) {
+        wrong += CHECK(repeats(self->host, PERIOD_BYTES, self->bytes));
+        for (size_t i = 0; i < count_few(self); i++) {
             self->host[i] += value_of(self->rank, i + (size_t)owner, round);
         }
+        repeat(self->host, PERIOD_BYTES, self->bytes);
         wrong += copy(self, block, self->host, self->bytes);
         wrong +=
             CHECK(!self->stream || weft_stream_wait(self->stream) == WEFT_OK);
@@ -196,7 +211,8 @@ static int carry_round(side *self, int round)
     wrong += CHECK(order == self->nranks);
     wrong += copy(self, self->host, self->own, self->bytes);
     wrong += CHECK(!self->stream || weft_stream_wait(self->stream) == WEFT_OK);
-    for (size_t i = 0; i < self->of->count && wrong == 0; i++) {
+    wrong += CHECK(repeats(self->host, PERIOD_BYTES, self->bytes));
+    for (size_t i = 0; i < count_few(self) && wrong == 0; i++) {
         int32_t sum = 0;
         for (int rank = 0; rank < self->nranks; rank++) {
             sum += value_of(rank, i + (size_t)self->rank, round);

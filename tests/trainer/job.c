@@ -22,12 +22,13 @@
 
 static const char config_text[] =
     "model: {layers: 2, hidden_size: 32, heads: 4, kv_heads: 2,\n"
-    "        ffn_size: 48, seq_length: 24}\n"
-    "data: {paths: [text.txt], validation_fraction: 0.1}\n"
+    "        ffn_size: 48, seq_length: %s}\n"
+    "data: {paths: [text.txt], validation_fraction: %s}\n"
     "train: {steps: 8, micro_batch_size: 2, global_batch_size: 32,\n"
     "        lr: 1.0e-2, warmup_steps: 3, validate_every: 4}\n"
     "overlap: {bucket_mb: 0.012}\n"
-    "checkpoint: {dir: ckpt, every: 0, keep: 100}\n";
+    "checkpoint: {dir: ckpt, every: 0, keep: 100}\n"
+    "generate: {bytes: 20}\n"; /* each run generates some */
 
 bool job_is_slow(void)
 {
@@ -42,14 +43,17 @@ void job_prepare(scratch *own, uint64_t seed)
 {
     static const char *const words[] = {"warp",   "weft", "loom", "the",
                                         "thread", "and",  "a",    "shuttle"};
-    char text[6000];
+    const bool slow = job_is_slow();
+    char text[6000], config[sizeof(config_text) + 32];
     size_t used = 0;
     while (used < sizeof(text) - 16) {
         uint64_t draw = random_next(&seed);
         used += (size_t)snprintf(text + used, sizeof(text) - used, "%s%c",
                                  words[draw % 8], draw >> 60 ? ' ' : '\n');
     }
-    scratch_text(own, "job.yaml", config_text);
+    snprintf(config, sizeof(config), config_text, slow ? "8" : "24",
+             slow ? "0.02" : "0.1");
+    scratch_text(own, "job.yaml", config);
     scratch_write(own, "text.txt", text, used);
 }
 

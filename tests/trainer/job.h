@@ -60,11 +60,16 @@ typedef struct job_result {
 } job_result;
 
 /*
- * Whether computing takes so long that a test has fewer layouts: under the
- * thread sanitizer, unless scripts/test has --long. Those left out run in
- * release and asan; what they do between threads, the others do too.
+ * Whether computing takes so long that a test has fewer layouts and shorter
+ * sequences: under the thread sanitizer, unless scripts/test has --long. Those
+ * left out run in release and asan; what they do between threads, the others do
+ * too, and a token more does nothing else.
  */
 bool job_is_slow(void);
+
+/* The setting of a sequence's tokens, and of how many where that is slow. */
+#define JOB_TOKENS(usual, few)                                                 \
+    (job_is_slow() ? "model.seq_length=" #few : "model.seq_length=" #usual)
 
 /* A text and a config named job.yaml in own; checkpoints go to own/ckpt. */
 void job_prepare(scratch *own, uint64_t seed);

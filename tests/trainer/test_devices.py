@@ -33,6 +33,7 @@ data: {paths: [%s], validation_fraction: 0.04}
 train: {steps: 3, micro_batch_size: 2, global_batch_size: 8, warmup_steps: 2,
         validate_every: 3}
 overlap: {bucket_mb: 0.01}
+generate: {bytes: 20}
 """
 
 

@@ -29,6 +29,7 @@ model: {layers: 2, hidden_size: 16, heads: 2, kv_heads: 1, ffn_size: 24,
 data: {paths: [text], validation_fraction: 0.1}
 train: {steps: 4, micro_batch_size: 1, global_batch_size: 12, warmup_steps: 2}
 checkpoint: {dir: ckpt, every: 2}
+generate: {bytes: 20}
 """
 # Another value for each key of which this version can do several.
 OTHERS = {

@@ -31,13 +31,14 @@ DEADLINE_S = 120
 STEPS = 40
 CONFIG = """
 model: {layers: 2, hidden_size: 64, heads: 4, kv_heads: 2, ffn_size: 96,
-        seq_length: 64}
+        seq_length: 32}
 data: {paths: [text.txt], validation_fraction: 0.1}
 train: {steps: %d, micro_batch_size: 2, global_batch_size: %d, lr: 1.0e-2,
         warmup_steps: 3, validate_every: 20, gradient_stats_every: 5,
         elastic: true}
 overlap: {bucket_mb: 0.05}
 checkpoint: {dir: ckpt, every: 5, keep: 100}
+generate: {bytes: 20}
 """
 
 

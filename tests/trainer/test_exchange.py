@@ -34,6 +34,7 @@ train: {steps: 6, micro_batch_size: 1, global_batch_size: 4, warmup_steps: 2,
         lr: 3.0e-2}
 overlap: {bucket_mb: 0.005}
 checkpoint: {dir: ckpt, every: 0}
+generate: {bytes: 20}
 """ % SEQ
 PIPE = "parallel.pipeline_model_parallel_size=2"
 TIED = "model.tie_embeddings=true"

@@ -33,6 +33,7 @@ model: {layers: 1, hidden_size: 16, heads: 2, kv_heads: 1, ffn_size: 24,
 data: {paths: [text], validation_fraction: 0.1}
 train: {steps: 6, micro_batch_size: 1, global_batch_size: 8, warmup_steps: 2}
 checkpoint: {dir: ckpt, every: 2, keep: 9}
+generate: {bytes: 20}
 """
 
 
@@ -352,7 +353,8 @@ class Messages(unittest.TestCase):
         """A model that has learnt nothing writes all bytes alike."""
         for seed in range(1, 20):
             more = ["--generate", "a", "--set", "train.steps=0", "--set",
-                    "train.warmup_steps=0", "--set", "train.seed=%d" % seed]
+                    "train.warmup_steps=0", "--set", "train.seed=%d" % seed,
+                    "--set", "generate.bytes=200"]
             done = subprocess.run([TRAIN, self.config, *more],
                                   capture_output=True, timeout=DEADLINE_S)
             raw = done.stdout

@@ -189,7 +189,7 @@ typedef struct layout {
 static job make_job(const layout *cut, const char *inside, const char *resume)
 {
     job what = {.nranks = cut->nranks,
-                .settings = {"model.layers=4", "model.seq_length=17",
+                .settings = {"model.layers=4", JOB_TOKENS(17, 5),
                              "train.micro_batch_size=4", "train.steps=3",
                              "train.validate_every=2",
                              "parallel.pipeline_model_parallel_size=2"},

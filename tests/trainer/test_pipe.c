@@ -55,11 +55,12 @@ typedef struct layout {
 #define SCHEDULE(name) "parallel.schedule=" #name
 #define STEPS(count)   "train.steps=" #count
 #define TIED           "model.tie_embeddings=true"
-#define MODEL          "model.layers=8", "model.seq_length=17"
+#define MODEL          "model.layers=8", JOB_TOKENS(17, 5)
 #define SMALL          "train.global_batch_size=32"
 #define BATCH          "train.micro_batch_size=8", "train.global_batch_size=64"
 
-/* MODEL and BATCH: micro-batches of 136 tokens, two chunks; 8 a step. */
+/* MODEL and BATCH: micro-batches of 136 tokens, two chunks, or of 40; 8 a step.
+ */
 static job make_job(const layout *cut, const char *steps, const char *more)
 {
     job what = {.nranks = cut->nranks,

@@ -31,6 +31,7 @@ RUN = os.path.join(BIN, "weft-run")
 TRAIN = os.path.join(BIN, "weft-train")
 DEADLINE_S = 60
 SHORT = ["--set", "train.steps=3", "--set", "model.seq_length=36",
+         "--set", "generate.bytes=20",
          "--set", "model.hidden_size=32", "--set", "model.ffn_size=48"]
 
 

@@ -32,6 +32,7 @@ model: {layers: 4, hidden_size: 32, heads: 4, kv_heads: 2, ffn_size: 48,
 data: {paths: [text.txt], validation_fraction: 0.02}
 train: {steps: 3, micro_batch_size: 1, global_batch_size: 8, warmup_steps: 2}
 checkpoint: {dir: ckpt, every: 3}
+generate: {bytes: 20}
 """
 PIPE = "parallel.pipeline_model_parallel_size=2"
 TIED = "model.tie_embeddings=true"

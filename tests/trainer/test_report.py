@@ -39,6 +39,7 @@ data: {paths: [text], validation_fraction: 0.1}
 train: {steps: 12, micro_batch_size: 1, global_batch_size: 8, warmup_steps: 2,
         validate_every: 5}
 checkpoint: {dir: ckpt, every: 0}
+generate: {bytes: 20}
 """
 
 

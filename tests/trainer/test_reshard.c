@@ -4,9 +4,9 @@
  *          schedules, buckets, embeddings tied or not. Parameters and both
  *          moments are what was saved, bit by bit, and later losses and norms
  *          those of the run that nobody stopped.
- * Method   each layout saves once, and two others go on from that
- *          (WEFT_TEST_LONG: all). The linker sends the read of a savepoint
- *          here, after which the shares of all ranks are put together and
+ * Method   each layout saves once, and two others go on from that, or one where
+ *          that is slow (WEFT_TEST_LONG: all). The linker sends the read of a
+ * savepoint here, after which the shares of all ranks are put together and
  *          compared with the files. Three copies are summed in another order,
  *          and so are the two ends of a tied embedding by how many ranks have
  *          them: losses are compared between layouts of one order.
@@ -166,7 +166,7 @@ static job_result run_layout(const layout *cut, bool tied, const char *every,
     job what = {.nranks = cut->nranks,
                 .settings = {"model.layers=8", "model.hidden_size=16",
                              "model.heads=2", "model.ffn_size=24",
-                             "model.seq_length=12", "train.steps=4",
+                             JOB_TOKENS(12, 4), "train.steps=4",
                              "train.validate_every=2", every},
                 .resume = resume};
     for (size_t i = 0; cut->settings[i]; i++) {
@@ -257,16 +257,22 @@ static void check_matrix(bool tied, size_t others)
     }
 }
 
+/* How many others go on from each. */
+static size_t count_others(void)
+{
+    return getenv("WEFT_TEST_LONG") ? LAYOUTS - 1 : job_is_slow() ? 1 : 2;
+}
+
 static void test_reshard_from_each_layout_to_others(void **state)
 {
     (void)state;
-    check_matrix(false, getenv("WEFT_TEST_LONG") ? LAYOUTS - 1 : 2);
+    check_matrix(false, count_others());
 }
 
 static void test_reshard_with_tied_embeddings(void **state)
 {
     (void)state;
-    check_matrix(true, getenv("WEFT_TEST_LONG") ? LAYOUTS - 1 : 2);
+    check_matrix(true, count_others());
 }
 
 static int open_scratch(void **state)

@@ -18,6 +18,9 @@
 
 #include <cmocka.h>
 
+/* Sequences long enough to learn from wherever others are shorter. */
+#define LEARNS "model.seq_length=12", "data.validation_fraction=0.05"
+
 static scratch own;
 
 static int open_scratch(void **state)
@@ -38,7 +41,7 @@ static int close_scratch(void **state)
 static void test_run_learns(void **state)
 {
     (void)state;
-    job what = {.nranks = 2, .settings = {"train.steps=24"}};
+    job what = {.nranks = 2, .settings = {"train.steps=24", LEARNS}};
     job_result result = job_run_well(&own, &what);
     assert_int_equal(result.steps, 24);
     assert_true(fabs(result.loss[0] - log(256)) < 0.2);
@@ -49,7 +52,9 @@ static void test_run_learns(void **state)
 static void test_run_generate_twice_the_same_by_its_settings(void **state)
 {
     (void)state;
-    job plain = {.nranks = 2, .generate = "the loom"};
+    job plain = {.nranks = 2,
+                 .settings = {"generate.bytes=200"},
+                 .generate = "the loom"};
     job named = plain;
     memcpy(named.settings,
            (const char *[]){"generate.temperature=0.7", "generate.top_k=256",
@@ -157,7 +162,8 @@ static void test_run_learns_token_ids_with_the_same_bits_on_two_ranks(void **st)
     write_token_file("some.tokens");
     job two = {.nranks = 2,
                .settings = {"model.vocab=1024", "data.paths=[some.tokens]",
-                            "train.steps=40", "generate.bytes=20"},
+                            "train.steps=40", "train.global_batch_size=16",
+                            "generate.bytes=20", LEARNS},
                .generate = "900 300"};
     job one = two;
     one.nranks = 1;

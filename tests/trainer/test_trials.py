@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""test_trials.py BIN_DIR EXAMPLES
+"""test_trials.py BIN_DIR EXAMPLES [Trials|Emulated]
 
 Goal: schedules that are compared are planned with 1f1b's costs, run, and shown
 side by side; schedule auto runs one that was quicker by more than chance, else
@@ -35,13 +35,14 @@ LONG = "WEFT_TEST_LONG" in os.environ
 SANITIZED = os.environ.get("WEFT_SANITIZED") == "1"
 DEADLINE_S = 80
 QUICK = ["--set", "data.validation_fraction=0.005",
+         "--set", "generate.bytes=20",
          "--set", "train.micro_batch_size=1"]
 SMALL = [*QUICK, "--set", "train.steps=3", "--set", "model.seq_length=8",
          "--set", "model.hidden_size=16", "--set", "model.ffn_size=16",
          "--set", "train.global_batch_size=8"]
 
 
-class Trials(unittest.TestCase):
+class Runs(unittest.TestCase):
     def setUp(self):
         self.folder = tempfile.mkdtemp(prefix="weft-trials-")
         self.addCleanup(shutil.rmtree, self.folder)
@@ -165,6 +166,8 @@ class Trials(unittest.TestCase):
         for name in better[:3]:
             self.assertIn(name, tried)
 
+
+class Trials(Runs):
     def test_auto_runs_what_took_least_and_trains_as_named(self):
         said, losses, page, data = self.train(
             2, "parallel.pipeline_model_parallel_size=2",
@@ -313,6 +316,9 @@ class Trials(unittest.TestCase):
         for name in "gpipe", "zb_h1", "zb_h2", "dualpipe":
             self.assertIn(name, names)
 
+
+class Emulated(Runs):
+    """Beside the clock, and so alone."""
     def emulate(self):
         """More ranks than cores: planned with the waits' lengths."""
         names = ["zbv", "dualpipev"]

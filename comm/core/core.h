@@ -63,6 +63,7 @@ typedef enum wefti_step_phase {
     WEFTI_PHASE_START,
     WEFTI_PHASE_FETCH, /* device -> bounce or slot is under way */
     WEFTI_PHASE_READY, /* sources can be read by the host */
+    WEFTI_PHASE_MADE,  /* the host has moved and added up the bytes */
     WEFTI_PHASE_STORE  /* bounce or message -> device is under way */
 } wefti_step_phase;
 
@@ -82,13 +83,18 @@ typedef struct wefti_step_list {
     bool loaded;
     wefti_step_phase phase;
     wefti_wait wait;
-    int place;   /* REDUCE, RELAY: next source to look for */
-    int peer;    /* who is awaited */
-    int offered; /* messages to come whose places the network has */
-    int way;     /* which fetch and bounce is the step's: 0 or 1 */
-    bool ahead;  /* the other one brings the source of a later step */
-    bool lent;   /* the step reads peers' buffers */
-    unsigned char *scratch; /* a wide chunk */
+    int place;         /* REDUCE, RELAY: next source to look for */
+    int peer;          /* who is awaited */
+    int offered;       /* messages to come whose places the network has */
+    int way;           /* which fetch and bounce is the step's: 0 or 1 */
+    bool ahead;        /* the other one brings the source of a later step */
+    bool lent;         /* the step reads peers' buffers */
+    uint32_t apart;    /* REDUCE, RELAY: the sources in other processes */
+    const void *from;  /* of the step's bytes: this rank's source */
+    void *to;          /* and where they go; NULL: none move */
+    size_t from_bytes; /* of a message, */
+    wefti_bytes_place from_place; /* and where they lie */
+    unsigned char *scratch;       /* a wide chunk */
     unsigned char *bounces[WEFTI_BOUNCES];
     const void **sources; /* [nranks] of a REDUCE */
     int *begins; /* [nranks + 1] of sources: how many ranks before each */

@@ -426,6 +426,7 @@ bool wefti_oneshot_advance(weft_comm *comm, wefti_op *op)
             }
         }
         __attribute__((fallthrough));
+    case WEFTI_PHASE_MADE: /* of a list's step */
     case WEFTI_PHASE_STORE:
         if (list->wait == WEFTI_WAIT_DEVICE && !is_copied(comm, op)) {
             return moved;

@@ -117,6 +117,7 @@ static bool load_step(wefti_op *op, wefti_step_list *list)
         list->place = 0;
         list->peer = -1;
         list->lent = false;
+        list->apart = 0;
     }
     return true;
 }

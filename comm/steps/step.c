@@ -3,7 +3,7 @@
  * comm/steps/step.c - the steps, as resumable state.
  *
  *   START --ready gate--> [FETCH] --> READY --peers, room, writable gate-->
- *   bytes --> MADE --> [STORE] --> done
+ *   bytes, if many [HELD] --> MADE --> [STORE] --> done
  *
  * FETCH brings a source from device memory the host cannot read into a bounce
  * of the list (SEND: straight into the staged message); STORE takes the result
@@ -473,7 +473,7 @@ wefti_wait wefti_step_advance(weft_comm *comm, wefti_op *op,
                               wefti_step_list *list)
 {
     wefti_wait wait;
-    if (list->phase < WEFTI_PHASE_MADE) {
+    if (list->phase < WEFTI_PHASE_HELD) {
         if (!wefti_op_may_read(comm, op, list)) {
             return WEFTI_WAIT_PEER;
         }

@@ -1,9 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * comm/steps/step_bytes.c - moving and adding up.
+ * comm/steps/step_bytes.c - moving and adding up, with the lock or without.
+ *
+ * Without it nothing is touched but the list, what its operation has had since
+ * it entered, and the bytes: other lists of it may go on meanwhile.
  */
 #include "comm/steps/step_bytes.h"
 
+#include "base/clock.h"
+#include "comm/control/fault.h"
+#include "comm/engine/held_work.h"
 #include "comm/engine/op.h"
 #include "comm/steps/reduction.h"
 #include "comm/steps/sum.h"
@@ -147,9 +153,56 @@ static bool make(weft_comm *comm, const wefti_op *op, wefti_step_list *list)
     return true;
 }
 
-wefti_wait wefti_step_bytes(weft_comm *comm, const wefti_op *op,
+/* As work, without the lock. */
+static void make_held(wefti_held_work *work)
+{
+    wefti_step_list *list = (wefti_step_list *)work;
+    list->unread = !make(work->comm, list->op, list);
+}
+
+static void end_held(wefti_held_work *work)
+{
+    wefti_step_list *list = (wefti_step_list *)work;
+    list->op->held--;
+    list->op->moved_ns = wefti_clock_coarse_ns();
+    list->phase = list->unread ? WEFTI_PHASE_START : WEFTI_PHASE_MADE;
+    list->place = 0;
+}
+
+static void hold(weft_comm *comm, wefti_op *op, wefti_step_list *list,
+                 bool calls)
+{
+    list->op = op;
+    list->work =
+        (wefti_held_work){.comm = comm,
+                          .make = make_held,
+                          .end = end_held,
+                          .urgent = wefti_class_is_urgent(op->desc.class_id),
+                          .alone = calls};
+    list->phase = WEFTI_PHASE_HELD;
+    op->held++;
+    wefti_held_work_ask(&list->work);
+}
+
+wefti_wait wefti_step_bytes(weft_comm *comm, wefti_op *op,
                             wefti_step_list *list)
 {
+    const wefti_step *step = &list->step;
+    /* The program's function, one call at a time. */
+    const bool calls =
+        is_user(op) && step->elems > 0 &&
+        (step->kind == WEFTI_STEP_REDUCE || step->kind == WEFTI_STEP_COMBINE);
+    /* What a fault lets end is ended before the lock is given back; what could
+     * not be read is not asked for again. */
+    if ((calls ||
+         step->elems * op->role.elem_bytes >= WEFTI_WORK_LEAST_BYTES) &&
+        !list->unread && !wefti_fault_is_published(comm)) {
+        hold(comm, op, list, calls);
+        return WEFTI_WAIT_HOST;
+    }
+    if (calls && comm->alone) {
+        return WEFTI_WAIT_HOST;
+    }
     if (!make(comm, op, list)) {
         list->phase = WEFTI_PHASE_START;
         list->place = 0;

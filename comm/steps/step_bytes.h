@@ -24,12 +24,14 @@ static inline bool wefti_step_scales(const wefti_op *op, const wefti_step *step)
 
 /*
  * wefti_step_bytes - list->to = what the list's step makes of list->from,
- * list->sources and its scratch.
+ * list->sources and its scratch: here and now, or if they are many as work
+ * without the lock (comm/engine/held_work.h).
  *
- * Returns     NOTHING: they are there | PEER: a peer's could not be read, and
+ * Returns     NOTHING: they are there | HOST: they will be, and the list's
+ *             phase is HELD, then MADE | PEER: a peer's could not be read, and
  *             the step begins again.
  */
-wefti_wait wefti_step_bytes(weft_comm *comm, const wefti_op *op,
+wefti_wait wefti_step_bytes(weft_comm *comm, wefti_op *op,
                             wefti_step_list *list);
 
 #endif

@@ -26,7 +26,7 @@ void wefti_take(weft_comm *comm, wefti_op *op, const wefti_step *step, int peer,
  * list->sources and list->begins; own: this rank's. false: not all are there
  * yet, and the next call goes on from where this one came to; list->peer is who
  * is waited for. _bring copies what lies in other processes to where it can be
- * added up; false: some could not be read. _take lets go
+ * added up, also without the lock; false: some could not be read. _take lets go
  * of them.
  */
 bool wefti_sources_find(weft_comm *comm, wefti_op *op, wefti_step_list *list,

@@ -55,7 +55,8 @@ typedef enum wefti_wait {
     WEFTI_WAIT_NOTHING, /* the step is done */
     WEFTI_WAIT_PEER,    /* list.peer has to send or to read */
     WEFTI_WAIT_GATE,    /* this rank's own ready or writable gate */
-    WEFTI_WAIT_DEVICE   /* a copy under way on the device */
+    WEFTI_WAIT_DEVICE,  /* a copy under way on the device */
+    WEFTI_WAIT_HOST     /* the step's bytes, without the lock */
 } wefti_wait;
 
 /* How far one step has come; see comm/steps/step.c. */
@@ -63,6 +64,8 @@ typedef enum wefti_step_phase {
     WEFTI_PHASE_START,
     WEFTI_PHASE_FETCH, /* device -> bounce or slot is under way */
     WEFTI_PHASE_READY, /* sources can be read by the host */
+    WEFTI_PHASE_HELD,  /* asked for, or under way, without the lock */
+    WEFTI_PHASE_MADE,  /* the host has moved and added up the bytes */
     WEFTI_PHASE_STORE  /* bounce or message -> device is under way */
 } wefti_step_phase;
 
@@ -76,19 +79,37 @@ typedef struct wefti_step_place {
     size_t next, count; /* index of the step in the block, and how many */
 } wefti_step_place;
 
+/* What a thread does without the lock; see comm/engine/held_work.h. */
+typedef struct wefti_held_work {
+    struct wefti_held_work *next;
+    weft_comm *comm;
+    void (*make)(struct wefti_held_work *work); /* the bytes */
+    void (*end)(struct wefti_held_work *work);  /* lock held */
+    bool urgent;
+    bool alone; /* of comm's, no other such one is under way meanwhile */
+} wefti_held_work;
+
 typedef struct wefti_step_list {
-    wefti_step_place at; /* the current step's */
-    wefti_step step;     /* itself, if loaded */
+    wefti_held_work work; /* first: the current step's bytes */
+    struct wefti_op *op;  /* whose list it is, while the work is asked for */
+    wefti_step_place at;  /* the current step's */
+    wefti_step step;      /* itself, if loaded */
     bool loaded;
     wefti_step_phase phase;
     wefti_wait wait;
-    int place;   /* REDUCE, RELAY: next source to look for */
-    int peer;    /* who is awaited */
-    int offered; /* messages to come whose places the network has */
-    int way;     /* which fetch and bounce is the step's: 0 or 1 */
-    bool ahead;  /* the other one brings the source of a later step */
-    bool lent;   /* the step reads peers' buffers */
-    unsigned char *scratch; /* a wide chunk */
+    int place;         /* REDUCE, RELAY: next source to look for */
+    int peer;          /* who is awaited */
+    int offered;       /* messages to come whose places the network has */
+    int way;           /* which fetch and bounce is the step's: 0 or 1 */
+    bool ahead;        /* the other one brings the source of a later step */
+    bool lent;         /* the step reads peers' buffers */
+    bool unread;       /* one of which could not be read */
+    uint32_t apart;    /* REDUCE, RELAY: the sources in other processes */
+    const void *from;  /* of the step's bytes: this rank's source */
+    void *to;          /* and where they go; NULL: none move */
+    size_t from_bytes; /* of a message, */
+    wefti_bytes_place from_place; /* and where they lie */
+    unsigned char *scratch;       /* a wide chunk */
     unsigned char *bounces[WEFTI_BOUNCES];
     const void **sources; /* [nranks] of a REDUCE */
     int *begins; /* [nranks + 1] of sources: how many ranks before each */
@@ -150,6 +171,7 @@ typedef struct wefti_op {
      * memory; PROCESS: anything; LENT: what goes to other hosts. */
     wefti_bytes_place unstaged;
     size_t lent; /* messages of which the network has yet to take bytes */
+    int held;    /* lists whose bytes move without the lock */
     bool
         being_read; /* its steps are done, but peers, or it, still read there */
     int slots[WEFTI_CHANNELS];
@@ -276,6 +298,8 @@ typedef struct wefti_engine {
     bool handing;           /* a thread has left the lock for a device */
     uint64_t device_looks;  /* how often devices were asked if they failed */
     size_t copies_asked;    /* and not yet given; see comm/engine/copies.h */
+    wefti_held_work *works; /* asked for; see comm/engine/held_work.h */
+    bool worked;            /* since sleepers were last woken */
     wefti_net *net;         /* NULL: all ranks share memory */
     wefti_control *control; /* with a net */
     wefti_hosts *hosts;     /* NULL: nothing is known of them */
@@ -400,6 +424,9 @@ struct weft_comm {
     wefti_twin *twin;              /* NULL: NCCL carries nothing out */
     struct wefti_streams *streams; /* NULL: no stream carries anything out */
     char route_why[200];           /* why neither, where one was asked for */
+
+    int held;   /* its works that are asked for or under way */
+    bool alone; /* one of these is, and no other may be beside it */
 
     struct wefti_copies *copies;        /* NULL: the host reads all memory */
     const struct wefti_mem_op *fetcher; /* its put's bytes are being copied */

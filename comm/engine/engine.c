@@ -12,6 +12,7 @@
 #include "comm/core/live.h"
 #include "comm/engine/copies.h"
 #include "comm/engine/driver.h"
+#include "comm/engine/held_work.h"
 #include "comm/engine/request.h"
 #include "comm/engine/turn.h"
 #include "comm/net/net.h"
@@ -120,7 +121,8 @@ static bool push_comm(weft_comm *comm)
          i++) {
         moved = true;
     }
-    return (wefti_fault_is_ripe(comm, moved) && wefti_requests_stop(comm)) ||
+    return (comm->held == 0 && wefti_fault_is_ripe(comm, moved) &&
+            wefti_requests_stop(comm)) ||
            moved;
 }
 
@@ -159,7 +161,7 @@ bool wefti_engine_push(wefti_engine *engine)
     return moved;
 }
 
-void wefti_engine_unlock(wefti_engine *engine)
+void wefti_engine_settle(wefti_engine *engine)
 {
     if (engine->net) {
         wefti_net_tell_released(engine->net);
@@ -170,6 +172,12 @@ void wefti_engine_unlock(wefti_engine *engine)
     if (engine->copies_asked) { /* others may have asked meanwhile */
         wefti_copies_hand_over(engine);
     }
+}
+
+void wefti_engine_unlock(wefti_engine *engine)
+{
+    wefti_engine_settle(engine);
+    wefti_held_work_tell(engine);
     pthread_mutex_unlock(&engine->lock);
 }
 
@@ -199,6 +207,7 @@ bool wefti_engine_attend(void *argument)
     const bool awaited = atomic_load(&engine->callers) > 0;
     bool again =
         driven ? wefti_engine_push(engine) : wefti_net_drain(engine->net);
+    again |= driven && wefti_engine_work(engine);
     const bool wake =
         driven && (awaited || engine->looks || engine->copies_asked ||
                    engine->due_ns != INT64_MAX);
@@ -256,7 +265,8 @@ void wefti_engine_signalled(void *argument)
         return;
     }
     const int64_t begin_ns = wefti_clock_thread_ns();
-    if (push_signalled(engine) || engine->looks || engine->copies_asked) {
+    if (push_signalled(engine) || engine->looks || engine->copies_asked ||
+        engine->works) {
         wefti_engine_woken(engine);
     }
     atomic_fetch_add_explicit(&engine->signalled_ns,

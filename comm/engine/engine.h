@@ -23,9 +23,11 @@ WEFT_NODISCARD weft_status wefti_engine_start(wefti_engine *engine);
 
 /*
  * wefti_engine_unlock - give the lock back, and copies that were asked for to
- * their devices: after whatever may have pushed operations.
+ * their devices: after whatever may have pushed operations. _settle: the same,
+ * but the lock, by who comes back at once.
  */
 void wefti_engine_unlock(wefti_engine *engine);
+void wefti_engine_settle(wefti_engine *engine);
 
 /* Pushes all operations once. Lock held. Returns whether anything moved. */
 bool wefti_engine_push(wefti_engine *engine);

@@ -9,6 +9,7 @@
 #include "comm/control/fault.h"
 #include "comm/engine/copies.h"
 #include "comm/engine/engine.h"
+#include "comm/engine/held_work.h"
 #include "comm/engine/ticket.h"
 #include "comm/nccl/twin.h"
 #include "comm/net/net.h"
@@ -143,6 +144,9 @@ bool wefti_requests_release(weft_comm *comm)
     }
     /* Asked whatever the others say: it lets streams go, again and again. */
     const bool streams_over = wefti_streams_are_over(comm->streams);
+    if (comm->held > 0) { /* whoever is at it looks after */
+        return false;
+    }
     const bool over = streams_over && wefti_copies_are_over(comm) &&
                       wefti_twin_is_over(comm->twin);
     if (!wefti_copies_are_handed(comm) ||
@@ -390,6 +394,9 @@ void wefti_request_end(weft_comm *comm, wefti_request *request,
 {
     request->status = status;
     request->done = true;
+    if (comm->engine->worked) {
+        wefti_held_work_tell(comm->engine);
+    }
     if (request->ticket) {
         wefti_ticket_end(comm, request->ticket, status);
     }
@@ -430,6 +437,7 @@ weft_status weft_request_test(weft_request *request)
         wefti_engine *engine = request->comm->engine;
         if (pthread_mutex_trylock(&engine->lock) == 0) {
             wefti_engine_push(engine);
+            wefti_engine_work(engine);
             wefti_engine_unlock(engine);
         }
     }

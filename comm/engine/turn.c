@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "base/relax.h"
 #include "comm/engine/engine.h"
+#include "comm/engine/held_work.h"
 #include "comm/net/net.h"
 
 #include <sched.h>
@@ -39,8 +40,8 @@ wefti_turn_news wefti_turn_push(wefti_engine *engine, int polls,
     pthread_mutex_lock(&engine->lock);
     news.moved = wefti_engine_push(engine);
     news.done = done && done(context);
-    for (int poll = 1;
-         poll < polls && !news.moved && !news.done && !engine->copies_asked;
+    for (int poll = 1; poll < polls && !news.moved && !news.done &&
+                       !engine->copies_asked && !engine->works;
          poll++) {
         wefti_relax();
         news.moved = wefti_engine_push(engine);
@@ -48,7 +49,15 @@ wefti_turn_news wefti_turn_push(wefti_engine *engine, int polls,
     }
     news.due_ns = engine->due_ns;
     news.looks = engine->looks;
-    wefti_engine_unlock(engine);
+    if (!news.done && wefti_engine_work(engine)) {
+        news.moved = true;
+    }
+    if (news.done || !news.moved) {
+        wefti_engine_unlock(engine);
+    } else { /* it comes back at once */
+        wefti_engine_settle(engine);
+        pthread_mutex_unlock(&engine->lock);
+    }
     return news;
 }
 

@@ -426,6 +426,8 @@ bool wefti_oneshot_advance(weft_comm *comm, wefti_op *op)
             }
         }
         __attribute__((fallthrough));
+    case WEFTI_PHASE_HELD: /* no list's step: small enough for the lock */
+    case WEFTI_PHASE_MADE:
     case WEFTI_PHASE_STORE:
         if (list->wait == WEFTI_WAIT_DEVICE && !is_copied(comm, op)) {
             return moved;

@@ -144,6 +144,7 @@ void wefti_op_init(weft_comm *comm, wefti_op *op, const weft_op *desc,
     op->unstaged = WEFTI_PLACE_STAGED;
     op->being_read = false;
     op->lent = 0;
+    op->held = 0;
     op->missing = op->round = 0;
     memset(op->sends, 0, sizeof(op->sends));
     memset(op->slots, 0, sizeof(op->slots));
@@ -428,7 +429,7 @@ static bool push(weft_comm *comm, wefti_op *op)
     if (engine->due_ns != INT64_MAX) {
         /* What is still on the emulated link has been sent: no stall. */
         op->moved_ns = wefti_clock_coarse_ns();
-    } else if (!pushed && op->state == WEFTI_OP_RUNNING) {
+    } else if (!pushed && op->state == WEFTI_OP_RUNNING && op->held == 0) {
         comm->watch->stalled(comm, op);
     }
     if (others_due_ns < engine->due_ns) {
@@ -457,6 +458,7 @@ bool wefti_op_advance(weft_comm *comm, wefti_op *op)
 
 void wefti_op_finish(weft_comm *comm, wefti_op *op, weft_status status)
 {
+    WEFTI_ASSERT(op->held == 0);
     op->status = status;
     if (op->piece.open) {
         wefti_op_piece_close(comm, op,

@@ -3,7 +3,7 @@
  * comm/steps/step.c - the steps, as resumable state.
  *
  *   START --ready gate--> [FETCH] --> READY --peers, room, writable gate-->
- *   [STORE] --> done
+ *   bytes, if many [HELD] --> MADE --> [STORE] --> done
  *
  * FETCH brings a source from device memory the host cannot read into a bounce
  * of the list (SEND: straight into the staged message); STORE takes the result
@@ -25,13 +25,11 @@
 #include "comm/engine/op.h"
 #include "comm/steps/agree.h"
 #include "comm/steps/deferred.h"
-#include "comm/steps/reduction.h"
 #include "comm/steps/slot.h"
+#include "comm/steps/step_bytes.h"
 #include "comm/steps/step_gates.h"
-#include "comm/steps/sum.h"
 #include "comm/steps/taking.h"
 #include "comm/steps/unstaged.h"
-#include "kernels/wire/reduce.h"
 
 static unsigned char *target(const wefti_op *op, const wefti_step_list *list,
                              wefti_buffer buffer, size_t elem)
@@ -52,18 +50,12 @@ static const unsigned char *source(const wefti_op *op,
            elem * wefti_elem_bytes(op, buffer);
 }
 
-static bool on_device(const wefti_op *op, wefti_buffer buffer)
-{
-    return buffer == WEFTI_BUFFER_SEND   ? op->places.send
-           : buffer == WEFTI_BUFFER_RECV ? op->places.recv
-                                         : false;
-}
-
 bool wefti_step_fetches(const wefti_op *op, const wefti_step *step)
 {
     /* From device to device a copy goes straight. */
-    return step->elems > 0 && on_device(op, step->src) &&
-           !(step->kind == WEFTI_STEP_COPY && on_device(op, step->dst));
+    return step->elems > 0 && wefti_step_on_device(op, step->src) &&
+           !(step->kind == WEFTI_STEP_COPY &&
+             wefti_step_on_device(op, step->dst));
 }
 
 static void ask(weft_comm *comm, const wefti_op *op,
@@ -78,18 +70,6 @@ static bool is_copied(weft_comm *comm, const wefti_op *op,
                       const wefti_step_list *list, int way)
 {
     return wefti_copies_are_done(comm, wefti_copy_place(comm, op, list, way));
-}
-
-/* Whether the step reads this rank's own data to a pre-multiplied sum. */
-static bool scales(const wefti_op *op, const wefti_step *step)
-{
-    return op->desc.scale && step->src == WEFTI_BUFFER_SEND;
-}
-
-static void scale(const wefti_op *op, const wefti_step *step, void *dst,
-                  const void *src)
-{
-    wefti_scale(dst, src, op->desc.scale, step->elems, op->desc.dtype);
 }
 
 /*
@@ -125,14 +105,25 @@ void wefti_step_fetch_ahead(weft_comm *comm, wefti_op *op,
     list->ahead = true;
 }
 
-/* Brings a message's bytes into its slot. */
-static wefti_wait stage_step(weft_comm *comm, wefti_op *op,
-                             wefti_step_list *list)
+/* ---- what a step needs before its bytes can move --------------------------
+ */
+
+static wefti_wait prepare_send(weft_comm *comm, wefti_op *op,
+                               wefti_step_list *list)
 {
     const wefti_step *step = &list->step;
     const size_t bytes = step->elems * wefti_elem_bytes(op, step->src);
-    const void *src = source(op, list, step->src, step->src_elem);
     const bool fetches = wefti_step_fetches(op, step);
+    if (list->phase == WEFTI_PHASE_FETCH) {
+        if (!is_copied(comm, op, list, list->way)) {
+            return WEFTI_WAIT_DEVICE;
+        }
+        list->from = wefti_slot_stage(comm, op, step, 0);
+        list->to = wefti_step_scales(op, step)
+                       ? wefti_slot_stage(comm, op, step, 0)
+                       : NULL;
+        return WEFTI_WAIT_NOTHING;
+    }
     if (!wefti_step_source_ready(comm, op, step)) {
         return WEFTI_WAIT_GATE;
     }
@@ -149,55 +140,214 @@ static wefti_wait stage_step(weft_comm *comm, wefti_op *op,
         list->peer = blocker;
         return WEFTI_WAIT_PEER;
     }
-    if (wefti_unstaged_place(comm, op, step, src, bytes)) {
-        list->phase = WEFTI_PHASE_READY;
+    list->from = source(op, list, step->src, step->src_elem);
+    if (wefti_unstaged_place(comm, op, step, list->from, bytes)) {
         return WEFTI_WAIT_NOTHING;
     }
-    void *staged = wefti_slot_stage(comm, op, step, 0);
+    list->to = wefti_slot_stage(comm, op, step, 0);
     if (fetches) {
-        ask(comm, op, list, list->way, staged, src, bytes);
+        ask(comm, op, list, list->way, list->to, list->from, bytes);
         list->phase = WEFTI_PHASE_FETCH;
         return WEFTI_WAIT_DEVICE;
     }
-    if (scales(op, step)) {
-        scale(op, step, staged, src);
-    } else {
-        wefti_copy(staged, src, bytes);
-    }
-    list->phase = WEFTI_PHASE_READY;
     return WEFTI_WAIT_NOTHING;
 }
 
-static wefti_wait send_step(weft_comm *comm, wefti_op *op,
-                            wefti_step_list *list)
+/* Its one message: where that lies, and how long it is. */
+static bool find_message(weft_comm *comm, wefti_op *op, wefti_step_list *list)
+{
+    wefti_incoming message;
+    list->peer = list->step.peer;
+    if (!wefti_look_for(comm, op, &list->step, list->peer, &message)) {
+        return false;
+    }
+    list->from = message.data;
+    list->from_bytes = message.bytes;
+    list->from_place = message.place;
+    return true;
+}
+
+static wefti_wait prepare_recv(weft_comm *comm, wefti_op *op,
+                               wefti_step_list *list)
+{
+    wefti_step *step = &list->step;
+    void *dst = target(op, list, step->dst, step->dst_elem);
+    if (!find_message(comm, op, list)) {
+        return WEFTI_WAIT_PEER;
+    }
+    step->elems = list->from_bytes / wefti_elem_bytes(op, step->dst);
+    if (!wefti_step_target_writable(comm, op, step)) {
+        return WEFTI_WAIT_GATE;
+    }
+    wefti_op_piece_open(op);
+    const bool staged = list->from_place == WEFTI_PLACE_STAGED;
+    const bool device = wefti_step_on_device(op, step->dst);
+    WEFTI_ASSERT(staged || !device); /* comm/steps/unstaged.c */
+    list->to = staged && (device || list->from == dst) ? NULL : dst;
+    return WEFTI_WAIT_NOTHING;
+}
+
+/* Brings the step's own source to where the host can read it: list->from. */
+static wefti_wait fetch_source(weft_comm *comm, wefti_op *op,
+                               wefti_step_list *list)
 {
     const wefti_step *step = &list->step;
+    const void *src = source(op, list, step->src, step->src_elem);
+    const bool fetches = wefti_step_fetches(op, step);
     if (list->phase == WEFTI_PHASE_START) {
-        wefti_wait wait = stage_step(comm, op, list);
-        if (wait != WEFTI_WAIT_NOTHING) {
-            return wait;
+        if (!wefti_step_source_ready(comm, op, step)) {
+            return WEFTI_WAIT_GATE;
+        }
+        wefti_op_piece_open(op);
+        if (fetches && !take_ahead(list)) {
+            ask(comm, op, list, list->way, list->bounces[list->way], src,
+                step->elems * wefti_elem_bytes(op, step->src));
+        }
+        list->phase = fetches ? WEFTI_PHASE_FETCH : WEFTI_PHASE_READY;
+        if (fetches) {
+            return WEFTI_WAIT_DEVICE;
         }
     }
     if (list->phase == WEFTI_PHASE_FETCH) {
         if (!is_copied(comm, op, list, list->way)) {
             return WEFTI_WAIT_DEVICE;
         }
-        if (scales(op, step)) {
-            void *staged = wefti_slot_stage(comm, op, step, 0);
-            scale(op, step, staged, staged);
-        }
         list->phase = WEFTI_PHASE_READY;
     }
-    const int full = wefti_slot_find_full(comm, op, step);
-    if (full >= 0) {
-        list->peer = full;
-        return WEFTI_WAIT_PEER;
-    }
-    wefti_slot_post(comm, op, step,
-                    step->elems * wefti_elem_bytes(op, step->src),
-                    source(op, list, step->src, step->src_elem));
+    list->from = fetches ? list->bounces[list->way] : src;
     return WEFTI_WAIT_NOTHING;
 }
+
+/* Where the host puts a result. */
+static void *result_of(const wefti_op *op, const wefti_step_list *list)
+{
+    const wefti_step *step = &list->step;
+    return wefti_step_on_device(op, step->dst)
+               ? (void *)list->bounces[list->way]
+               : (void *)target(op, list, step->dst, step->dst_elem);
+}
+
+/* All that is added up. */
+static wefti_wait find_sources(weft_comm *comm, wefti_op *op,
+                               wefti_step_list *list)
+{
+    const wefti_step *step = &list->step;
+    if (step->src != WEFTI_BUFFER_NONE) {
+        wefti_wait wait = fetch_source(comm, op, list);
+        if (wait != WEFTI_WAIT_NOTHING) {
+            return wait;
+        }
+    }
+    const void *own =
+        wefti_step_scales(op, step) ? list->bounces[list->way] : list->from;
+    return wefti_sources_find(comm, op, list, own) ? WEFTI_WAIT_NOTHING
+                                                   : WEFTI_WAIT_PEER;
+}
+
+static wefti_wait prepare_reduce(weft_comm *comm, wefti_op *op,
+                                 wefti_step_list *list)
+{
+    wefti_wait wait = find_sources(comm, op, list);
+    if (wait == WEFTI_WAIT_NOTHING &&
+        !wefti_step_target_writable(comm, op, &list->step)) {
+        wait = WEFTI_WAIT_GATE;
+    }
+    list->to = result_of(op, list);
+    return wait;
+}
+
+static wefti_wait prepare_relay(weft_comm *comm, wefti_op *op,
+                                wefti_step_list *list)
+{
+    const wefti_step *step = &list->step;
+    wefti_wait wait = find_sources(comm, op, list);
+    if (wait != WEFTI_WAIT_NOTHING) {
+        return wait;
+    }
+    int blocker = wefti_slot_find_full(comm, op, step);
+    if (blocker < 0) {
+        blocker = wefti_slot_blocker(comm, op, step, 0);
+    }
+    if (blocker >= 0) {
+        list->peer = blocker;
+        return WEFTI_WAIT_PEER;
+    }
+    list->to = wefti_slot_stage(comm, op, step, 0);
+    return WEFTI_WAIT_NOTHING;
+}
+
+static wefti_wait prepare_narrow(weft_comm *comm, wefti_op *op,
+                                 wefti_step_list *list)
+{
+    list->to = result_of(op, list);
+    return wefti_step_target_writable(comm, op, &list->step)
+               ? WEFTI_WAIT_NOTHING
+               : WEFTI_WAIT_GATE;
+}
+
+/* From device to device; the host has no part in it. */
+static bool goes_straight(const wefti_op *op, const wefti_step *step)
+{
+    return wefti_step_on_device(op, step->src) &&
+           wefti_step_on_device(op, step->dst) && !wefti_step_scales(op, step);
+}
+
+static bool stays(const wefti_op *op, const wefti_step_list *list)
+{
+    const wefti_step *step = &list->step;
+    return source(op, list, step->src, step->src_elem) ==
+           target(op, list, step->dst, step->dst_elem);
+}
+
+static wefti_wait prepare_copy(weft_comm *comm, wefti_op *op,
+                               wefti_step_list *list)
+{
+    const wefti_step *step = &list->step;
+    if (!op->desc.recv) {
+        return WEFTI_WAIT_NOTHING; /* a root that does not want its own data */
+    }
+    wefti_wait wait = fetch_source(comm, op, list);
+    if (wait != WEFTI_WAIT_NOTHING || stays(op, list)) {
+        return wait;
+    }
+    if (!wefti_step_target_writable(comm, op, step)) {
+        return WEFTI_WAIT_GATE;
+    }
+    list->to = goes_straight(op, step) ? NULL : result_of(op, list);
+    return WEFTI_WAIT_NOTHING;
+}
+
+static wefti_wait prepare(weft_comm *comm, wefti_op *op, wefti_step_list *list)
+{
+    list->to = list->scratch;
+    switch (list->step.kind) {
+    case WEFTI_STEP_COPY:
+        list->to = NULL;
+        return prepare_copy(comm, op, list);
+    case WEFTI_STEP_SEND:
+        list->to = NULL;
+        return prepare_send(comm, op, list);
+    case WEFTI_STEP_RECV:
+        return prepare_recv(comm, op, list);
+    case WEFTI_STEP_REDUCE:
+        return prepare_reduce(comm, op, list);
+    case WEFTI_STEP_RELAY:
+        return prepare_relay(comm, op, list);
+    case WEFTI_STEP_WIDEN:
+        return fetch_source(comm, op, list);
+    case WEFTI_STEP_COMBINE:
+        return find_message(comm, op, list) ? WEFTI_WAIT_NOTHING
+                                            : WEFTI_WAIT_PEER;
+    case WEFTI_STEP_ROUND:
+        return WEFTI_WAIT_NOTHING;
+    case WEFTI_STEP_NARROW:
+        return prepare_narrow(comm, op, list);
+    }
+    return WEFTI_WAIT_NOTHING;
+}
+
+/* ---- what becomes of the bytes ---------------------------------------------
+ */
 
 /* The end of every step that writes a result: host memory is written already,
  * device memory from `from`, by a copy that this waits for. */
@@ -205,7 +355,7 @@ static wefti_wait store_result(weft_comm *comm, wefti_op *op,
                                wefti_step_list *list, const void *from)
 {
     const wefti_step *step = &list->step;
-    if (!on_device(op, step->dst) || step->elems == 0) {
+    if (!wefti_step_on_device(op, step->dst) || step->elems == 0) {
         return WEFTI_WAIT_NOTHING;
     }
     if (list->phase != WEFTI_PHASE_STORE) {
@@ -229,145 +379,47 @@ static wefti_wait end_result(weft_comm *comm, wefti_op *op,
     return wait;
 }
 
-/* Of the buffer, what nobody reads before the end; a device's is a bounce. */
-static size_t left_bytes(const wefti_op *op, wefti_buffer buffer)
+static wefti_wait end_send(weft_comm *comm, wefti_op *op, wefti_step_list *list)
 {
-    return buffer == WEFTI_BUFFER_RECV && !op->places.recv
-               ? wefti_op_recv_elems(op) * wefti_elem_bytes(op, buffer)
-               : 0;
-}
-
-static wefti_wait recv_step(weft_comm *comm, wefti_op *op,
-                            wefti_step_list *list)
-{
-    wefti_step *step = &list->step;
-    void *dst = target(op, list, step->dst, step->dst_elem);
-    wefti_incoming message;
-    list->peer = step->peer;
-    if (!wefti_look_for(comm, op, step, step->peer, &message)) {
+    const wefti_step *step = &list->step;
+    const int full = wefti_slot_find_full(comm, op, step);
+    if (full >= 0) {
+        list->peer = full;
         return WEFTI_WAIT_PEER;
     }
-    const size_t bytes = message.bytes;
-    step->elems = bytes / wefti_elem_bytes(op, step->dst);
-    if (list->phase != WEFTI_PHASE_STORE &&
-        !wefti_step_target_writable(comm, op, step)) {
-        return WEFTI_WAIT_GATE;
-    }
-    wefti_op_piece_open(op);
-    if (message.place != WEFTI_PLACE_STAGED) {
-        WEFTI_ASSERT(!on_device(op, step->dst)); /* comm/steps/unstaged.c */
-        if (!wefti_unstaged_copy(comm, op, step->peer, dst, &message)) {
-            return WEFTI_WAIT_PEER;
-        }
-    } else if (!on_device(op, step->dst) && message.data != dst) {
-        wefti_copy_part(dst, message.data, bytes, left_bytes(op, step->dst));
-    }
-    wefti_wait wait = store_result(comm, op, list, message.data);
+    wefti_slot_post(comm, op, step,
+                    step->elems * wefti_elem_bytes(op, step->src),
+                    source(op, list, step->src, step->src_elem));
+    return WEFTI_WAIT_NOTHING;
+}
+
+static wefti_wait end_recv(weft_comm *comm, wefti_op *op, wefti_step_list *list)
+{
+    const wefti_step *step = &list->step;
+    wefti_wait wait = store_result(comm, op, list, list->from);
     if (wait == WEFTI_WAIT_NOTHING) {
-        wefti_take(comm, op, step, step->peer, bytes);
+        wefti_take(comm, op, step, step->peer, list->from_bytes);
         wefti_step_announce(op, step);
     }
     return wait;
 }
 
-/* Brings the step's own source to where the host can read it. */
-static wefti_wait fetch_source(weft_comm *comm, wefti_op *op,
-                               wefti_step_list *list, const void **source_out)
+static wefti_wait end_reduce(weft_comm *comm, wefti_op *op,
+                             wefti_step_list *list)
 {
-    const wefti_step *step = &list->step;
-    const void *src = source(op, list, step->src, step->src_elem);
-    const bool fetches = wefti_step_fetches(op, step);
-    if (list->phase == WEFTI_PHASE_START) {
-        if (!wefti_step_source_ready(comm, op, step)) {
-            return WEFTI_WAIT_GATE;
-        }
-        wefti_op_piece_open(op);
-        if (fetches && !take_ahead(list)) {
-            ask(comm, op, list, list->way, list->bounces[list->way], src,
-                step->elems * wefti_elem_bytes(op, step->src));
-        }
-        if (fetches) {
-            list->phase = WEFTI_PHASE_FETCH;
-            return WEFTI_WAIT_DEVICE;
-        }
-        list->phase = WEFTI_PHASE_READY;
-        if (scales(op, step)) {
-            scale(op, step, list->bounces[list->way], src);
-        }
-    }
-    void *fetched = list->bounces[list->way];
-    if (list->phase == WEFTI_PHASE_FETCH) {
-        if (!is_copied(comm, op, list, list->way)) {
-            return WEFTI_WAIT_DEVICE;
-        }
-        list->phase = WEFTI_PHASE_READY;
-        if (scales(op, step)) {
-            scale(op, step, fetched, fetched);
-        }
-    }
-    *source_out = fetches || scales(op, step) ? fetched : src;
-    return WEFTI_WAIT_NOTHING;
-}
-
-/* Where the host puts a result. */
-static void *result_of(const wefti_op *op, const wefti_step_list *list)
-{
-    const wefti_step *step = &list->step;
-    return on_device(op, step->dst)
-               ? (void *)list->bounces[list->way]
-               : (void *)target(op, list, step->dst, step->dst_elem);
-}
-
-static wefti_wait reduce_step(weft_comm *comm, wefti_op *op,
-                              wefti_step_list *list)
-{
-    const wefti_step *step = &list->step;
-    void *result = NULL;
     if (list->phase != WEFTI_PHASE_STORE) {
-        const void *own = NULL;
-        wefti_wait wait = step->src == WEFTI_BUFFER_NONE
-                              ? WEFTI_WAIT_NOTHING
-                              : fetch_source(comm, op, list, &own);
-        if (wait != WEFTI_WAIT_NOTHING) {
-            return wait;
-        }
-        if (!wefti_sources_find(comm, op, list, own)) {
-            return WEFTI_WAIT_PEER;
-        }
-        if (!wefti_step_target_writable(comm, op, step)) {
-            return WEFTI_WAIT_GATE;
-        }
-        result = result_of(op, list);
-        wefti_sum_make(comm, op, list, result);
         if (list->lent && !wefti_unstaged_holds(comm)) {
             return WEFTI_WAIT_PEER;
         }
         wefti_sources_take(comm, op, list);
     }
-    return end_result(comm, op, list, result);
+    return end_result(comm, op, list, list->to);
 }
 
-static wefti_wait relay_step(weft_comm *comm, wefti_op *op,
-                             wefti_step_list *list)
+static wefti_wait end_relay(weft_comm *comm, wefti_op *op,
+                            wefti_step_list *list)
 {
     const wefti_step *step = &list->step;
-    const void *own;
-    wefti_wait wait = fetch_source(comm, op, list, &own);
-    if (wait != WEFTI_WAIT_NOTHING) {
-        return wait;
-    }
-    if (!wefti_sources_find(comm, op, list, own)) {
-        return WEFTI_WAIT_PEER;
-    }
-    int blocker = wefti_slot_find_full(comm, op, step);
-    if (blocker < 0) {
-        blocker = wefti_slot_blocker(comm, op, step, 0);
-    }
-    if (blocker >= 0) {
-        list->peer = blocker;
-        return WEFTI_WAIT_PEER;
-    }
-    wefti_sum_make(comm, op, list, wefti_slot_stage(comm, op, step, 0));
     if (list->lent && !wefti_unstaged_holds(comm)) {
         return WEFTI_WAIT_PEER;
     }
@@ -380,91 +432,40 @@ static wefti_wait relay_step(weft_comm *comm, wefti_op *op,
     return WEFTI_WAIT_NOTHING;
 }
 
-static wefti_wait widen_step(weft_comm *comm, wefti_op *op,
-                             wefti_step_list *list)
+static wefti_wait end_copy(weft_comm *comm, wefti_op *op, wefti_step_list *list)
 {
-    const wefti_step *step = &list->step;
-    const void *own;
-    wefti_wait wait = fetch_source(comm, op, list, &own);
-    if (wait != WEFTI_WAIT_NOTHING) {
-        return wait;
-    }
-    if (wefti_redop_is_user(op->desc.redop)) {
-        wefti_copy(list->scratch, own,
-                   step->elems * wefti_elem_bytes(op, step->dst));
-    } else {
-        wefti_widen(list->scratch, own, step->elems, op->desc.dtype);
-    }
-    return WEFTI_WAIT_NOTHING;
-}
-
-static wefti_wait combine_step(weft_comm *comm, wefti_op *op,
-                               wefti_step_list *list)
-{
-    const wefti_step *step = &list->step;
-    wefti_incoming message;
-    list->peer = step->peer;
-    if (!wefti_look_for(comm, op, step, step->peer, &message)) {
-        return WEFTI_WAIT_PEER;
-    }
-    if (wefti_redop_is_user(op->desc.redop)) {
-        wefti_reduction_combine(wefti_reduction_get(comm, op->desc.redop),
-                                list->scratch, message.data, step->elems,
-                                op->desc.dtype);
-    } else {
-        wefti_combine(list->scratch, message.data, step->elems, op->desc.dtype,
-                      op->desc.redop);
-    }
-    wefti_take(comm, op, step, step->peer, message.bytes);
-    return WEFTI_WAIT_NOTHING;
-}
-
-static wefti_wait narrow_step(weft_comm *comm, wefti_op *op,
-                              wefti_step_list *list)
-{
-    const wefti_step *step = &list->step;
-    void *result = result_of(op, list);
-    if (list->phase != WEFTI_PHASE_STORE) {
-        if (!wefti_step_target_writable(comm, op, step)) {
-            return WEFTI_WAIT_GATE;
-        }
-        wefti_sum_finish(op, result, list->scratch, step->elems);
-    }
-    return end_result(comm, op, list, result);
-}
-
-static wefti_wait copy_step(weft_comm *comm, wefti_op *op,
-                            wefti_step_list *list)
-{
-    const wefti_step *step = &list->step;
     if (!op->desc.recv) {
-        return WEFTI_WAIT_NOTHING; /* a root that does not want its own data */
+        return WEFTI_WAIT_NOTHING;
     }
-    const void *src = source(op, list, step->src, step->src_elem);
-    void *dst = target(op, list, step->dst, step->dst_elem);
-    const void *from = src;
-    if (list->phase != WEFTI_PHASE_STORE) {
-        wefti_wait wait = fetch_source(comm, op, list, &from);
-        if (wait != WEFTI_WAIT_NOTHING) {
-            return wait;
-        }
+    if (stays(op, list)) {
+        wefti_step_announce(op, &list->step);
+        return WEFTI_WAIT_NOTHING;
     }
-    if (src != dst && list->phase != WEFTI_PHASE_STORE &&
-        !wefti_step_target_writable(comm, op, step)) {
-        return WEFTI_WAIT_GATE;
+    return end_result(comm, op, list, list->to ? list->to : list->from);
+}
+
+static wefti_wait end(weft_comm *comm, wefti_op *op, wefti_step_list *list)
+{
+    switch (list->step.kind) {
+    case WEFTI_STEP_COPY:
+        return end_copy(comm, op, list);
+    case WEFTI_STEP_SEND:
+        return end_send(comm, op, list);
+    case WEFTI_STEP_RECV:
+        return end_recv(comm, op, list);
+    case WEFTI_STEP_REDUCE:
+        return end_reduce(comm, op, list);
+    case WEFTI_STEP_RELAY:
+        return end_relay(comm, op, list);
+    case WEFTI_STEP_COMBINE:
+        wefti_take(comm, op, &list->step, list->step.peer, list->from_bytes);
+        return WEFTI_WAIT_NOTHING;
+    case WEFTI_STEP_NARROW:
+        return end_result(comm, op, list, list->to);
+    case WEFTI_STEP_WIDEN:
+    case WEFTI_STEP_ROUND:
+        return WEFTI_WAIT_NOTHING;
     }
-    if (src != dst) {
-        const bool straight =
-            on_device(op, step->src) && on_device(op, step->dst);
-        if (list->phase != WEFTI_PHASE_STORE && !straight) {
-            wefti_copy_part(result_of(op, list), from,
-                            step->elems * wefti_elem_bytes(op, step->dst),
-                            left_bytes(op, step->dst));
-            from = result_of(op, list);
-        }
-        return end_result(comm, op, list, from);
-    }
-    wefti_step_announce(op, step);
     return WEFTI_WAIT_NOTHING;
 }
 
@@ -472,33 +473,22 @@ wefti_wait wefti_step_advance(weft_comm *comm, wefti_op *op,
                               wefti_step_list *list)
 {
     wefti_wait wait;
-    if (!wefti_op_may_read(comm, op, list)) {
-        return WEFTI_WAIT_PEER;
+    if (list->phase < WEFTI_PHASE_HELD) {
+        if (!wefti_op_may_read(comm, op, list)) {
+            return WEFTI_WAIT_PEER;
+        }
+        if (wefti_op_is_deferred(op) && list->phase == WEFTI_PHASE_START &&
+            !wefti_deferred_settle(comm, op, list, &wait)) {
+            return wait;
+        }
+        wait = prepare(comm, op, list);
+        if (wait == WEFTI_WAIT_NOTHING) {
+            wait = list->to ? wefti_step_bytes(comm, op, list) : wait;
+        }
+        if (wait != WEFTI_WAIT_NOTHING) {
+            return wait;
+        }
+        list->phase = WEFTI_PHASE_MADE;
     }
-    if (wefti_op_is_deferred(op) && list->phase == WEFTI_PHASE_START &&
-        !wefti_deferred_settle(comm, op, list, &wait)) {
-        return wait;
-    }
-    switch (list->step.kind) {
-    case WEFTI_STEP_COPY:
-        return copy_step(comm, op, list);
-    case WEFTI_STEP_SEND:
-        return send_step(comm, op, list);
-    case WEFTI_STEP_RECV:
-        return recv_step(comm, op, list);
-    case WEFTI_STEP_REDUCE:
-        return reduce_step(comm, op, list);
-    case WEFTI_STEP_RELAY:
-        return relay_step(comm, op, list);
-    case WEFTI_STEP_WIDEN:
-        return widen_step(comm, op, list);
-    case WEFTI_STEP_COMBINE:
-        return combine_step(comm, op, list);
-    case WEFTI_STEP_ROUND:
-        wefti_sum_round(op, list->scratch, list->step.elems);
-        return WEFTI_WAIT_NOTHING;
-    case WEFTI_STEP_NARROW:
-        return narrow_step(comm, op, list);
-    }
-    return WEFTI_WAIT_NOTHING;
+    return end(comm, op, list);
 }

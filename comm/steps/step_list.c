@@ -117,6 +117,8 @@ static bool load_step(wefti_op *op, wefti_step_list *list)
         list->place = 0;
         list->peer = -1;
         list->lent = false;
+        list->unread = false;
+        list->apart = 0;
     }
     return true;
 }
@@ -180,6 +182,9 @@ static bool list_is_done(const wefti_op *op, const wefti_step_list *list)
 static bool push_list(weft_comm *comm, wefti_op *op, wefti_step_list *list)
 {
     int done = 0;
+    if (list->loaded && list->phase == WEFTI_PHASE_HELD) {
+        return false;
+    }
     while (done < STEPS_PER_PUSH && (done == 0 || comm->budget_bytes > 0) &&
            load_step(op, list)) {
         wefti_offer_places(comm, op, list);

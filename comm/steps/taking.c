@@ -59,17 +59,14 @@ void wefti_take(weft_comm *comm, wefti_op *op, const wefti_step *step, int peer,
 }
 
 /*
- * Where rank's elements can be reduced; NULL: they could not be read. What lies
- * in another process comes into the list's scratch, or the bounces behind it,
- * which such operations do not use.
+ * Where rank's elements, of another process, can be reduced: the list's
+ * scratch, or the bounces behind it, which such operations do not use. NULL:
+ * they could not be read.
  */
 static const void *bring_here(weft_comm *comm, const wefti_op *op,
                               const wefti_step_list *list, int rank,
                               const wefti_incoming *message)
 {
-    if (wefti_unstaged_is_here(comm, rank, message)) {
-        return message->data;
-    }
     const int piece = rank > comm->rank ? rank - 1 : rank;
     WEFTI_ASSERT(piece <= WEFTI_BOUNCES);
     void *room = piece == 0 ? list->scratch : list->bounces[piece - 1];
@@ -102,13 +99,34 @@ bool wefti_sources_find(weft_comm *comm, wefti_op *op, wefti_step_list *list,
                 return false;
             }
             list->lent |= message.place != WEFTI_PLACE_STAGED;
-            message.data = bring_here(comm, op, list, from.rank, &message);
-        }
-        if (!message.data) {
-            return false;
+            if (!wefti_unstaged_is_here(comm, from.rank, &message)) {
+                WEFTI_ASSERT(list->place <= WEFTI_BOUNCES + 1);
+                list->apart |= 1u << list->place;
+            }
         }
         list->sources[list->place] = message.data;
         list->begins[list->place + 1] = list->begins[list->place] + from.ranks;
+    }
+    return true;
+}
+
+bool wefti_sources_bring(weft_comm *comm, const wefti_op *op,
+                         wefti_step_list *list)
+{
+    const wefti_step *step = &list->step;
+    for (int place = 0; list->apart >> place; place++) {
+        if (!(list->apart >> place & 1)) {
+            continue;
+        }
+        const wefti_source from = wefti_source_at(&op->problem, step, place);
+        const wefti_incoming message = {
+            .data = list->sources[place],
+            .bytes = step->elems * wefti_elem_bytes(op, WEFTI_BUFFER_SEND),
+            .place = WEFTI_PLACE_PROCESS};
+        list->sources[place] = bring_here(comm, op, list, from.rank, &message);
+        if (!list->sources[place]) {
+            return false;
+        }
     }
     return true;
 }

@@ -25,10 +25,14 @@ void wefti_take(weft_comm *comm, wefti_op *op, const wefti_step *step, int peer,
  * wefti_sources_find - the elements of all that the list's step adds up, into
  * list->sources and list->begins; own: this rank's. false: not all are there
  * yet, and the next call goes on from where this one came to; list->peer is who
- * is waited for. _take lets go of them.
+ * is waited for. _bring copies what lies in other processes to where it can be
+ * added up, also without the lock; false: some could not be read. _take lets go
+ * of them.
  */
 bool wefti_sources_find(weft_comm *comm, wefti_op *op, wefti_step_list *list,
                         const void *own);
+bool wefti_sources_bring(weft_comm *comm, const wefti_op *op,
+                         wefti_step_list *list);
 void wefti_sources_take(weft_comm *comm, wefti_op *op,
                         const wefti_step_list *list);
 

@@ -35,8 +35,8 @@ extern "C" {
  *            valid during the call. count is 1 or more.
  *
  * Threads    any, one at a time for one communicator; with a stream mostly the
- *            rank's progress thread. It may not call weft, and holds all
- *            operations of its rank up for as long as it runs.
+ *            rank's progress thread. It may not call weft. While it runs, other
+ *            operations of its rank go on, but for those that need it too.
  */
 typedef void (*weft_redop_function)(void *context, void *inout, const void *in,
                                     size_t count, weft_dtype dtype);

@@ -14,6 +14,7 @@
 #include "comm/engine/engine.h"
 #include "comm/net/net.h"
 #include "tests/comm/all_reduce_op.h"
+#include "tests/comm/locked_turn.h"
 #include "tests/comm/world.h"
 
 #include <setjmp.h>
@@ -127,7 +128,7 @@ static int take_turns(scene *shown, size_t parts)
         bool moved = false;
         for (int rank = 0; rank < RANKS; rank++) {
             wefti_engine *engine = shown->parts[rank].comm->engine;
-            moved |= wefti_engine_push(engine);
+            moved |= take_locked_turn(engine);
             if (!moved) {
                 moved |= !wefti_net_arm(engine->net);
             }

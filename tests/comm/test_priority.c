@@ -15,6 +15,7 @@
 #include "comm/core/observer.h"
 #include "comm/engine/engine.h"
 #include "tests/comm/all_reduce_op.h"
+#include "tests/comm/locked_turn.h"
 #include "tests/comm/world.h"
 
 #include <setjmp.h>
@@ -132,7 +133,7 @@ static void take_turn(part *self)
 {
     self->before = count_come(self);
     self->turns++;
-    wefti_engine_push(self->comms[0]->engine);
+    take_locked_turn(self->comms[0]->engine);
 }
 
 typedef bool condition(const part *self);

@@ -24,7 +24,7 @@
 #include <cmocka.h>
 
 static scratch own;
-static job_result single; /* one rank's steps */
+static job_result single, brief; /* one rank's steps, and fewer of them */
 
 static int open_scratch(void **state)
 {
@@ -38,6 +38,7 @@ static int close_scratch(void **state)
 {
     (void)state;
     job_result_fini(&single);
+    job_result_fini(&brief);
     scratch_close(&own);
     return 0;
 }
@@ -123,21 +124,26 @@ static void check_alike(const job_result *want, const job_result *got)
     assert_true(got->step_error_ms < 1e-3);
 }
 
-static void check_layouts(const tensor_layout *layouts, size_t count)
-{
-    if (!single.parameters) {
-        single = run_good(&one, NULL);
-    }
-    for (size_t i = 0; i < count; i++) {
-        job_result got = run_good(&layouts[i], NULL);
-        check_alike(&single, &got);
-        job_result_fini(&got);
-    }
-}
-
 static bool is_long(void)
 {
     return getenv("WEFT_TEST_LONG") != NULL;
+}
+
+/* Over all steps, or few. */
+static void check_layouts(const tensor_layout *layouts, size_t count, bool all)
+{
+    static const char *const few[] = {"train.steps=5", "train.validate_every=5",
+                                      NULL};
+    const char *const *more = all || is_long() ? NULL : few;
+    job_result *want = more ? &brief : &single;
+    if (!want->parameters) {
+        *want = run_good(&one, more);
+    }
+    for (size_t i = 0; i < count; i++) {
+        job_result got = run_good(&layouts[i], more);
+        check_alike(want, &got);
+        job_result_fini(&got);
+    }
 }
 
 static void test_tensor_shared_layers_train_as_one_rank(void **state)
@@ -149,7 +155,11 @@ static void test_tensor_shared_layers_train_as_one_rank(void **state)
                                      {4, {TP(4)}},
                                      {2, {TP(2), ROWS, "overlap.tensor=false"}},
                                      {2, {TP(2), "overlap.tensor=false"}}};
-    check_layouts(layouts, is_long() ? 6 : job_is_slow() ? 2 : 3);
+    check_layouts(layouts,
+                  is_long()       ? 6
+                  : job_is_slow() ? 2
+                                  : 3,
+                  !job_is_slow());
 }
 
 static void test_tensor_beside_copies_trains_as_one_rank(void **state)
@@ -157,7 +167,7 @@ static void test_tensor_beside_copies_trains_as_one_rank(void **state)
     (void)state;
     const tensor_layout layouts[] = {
         {4, {TP(2), ROWS}}, {4, {TP(2)}}, {8, {TP(2), ROWS}}};
-    check_layouts(layouts, is_long() ? 3 : 1);
+    check_layouts(layouts, is_long() ? 3 : 1, false);
 }
 
 static void test_tensor_in_pipelines_trains_as_one_rank(void **state)
@@ -172,7 +182,7 @@ static void test_tensor_in_pipelines_trains_as_one_rank(void **state)
         {8, {TP(2), ROWS, PP(4), SCHEDULE(zb_h1)}},
         {4, {TP(2), PP(2), SCHEDULE(dualpipe)}},
         {8, {TP(2), ROWS, PP(2), SCHEDULE(1f1b)}}};
-    check_layouts(layouts, is_long() ? 8 : job_is_slow() ? 2 : 4);
+    check_layouts(layouts, is_long() ? 8 : job_is_slow() ? 2 : 4, false);
 }
 
 /* Of the first step: what follows would hide what is wrong in one of them. */
@@ -189,7 +199,7 @@ static void test_tensor_gradients_are_those_of_one_rank(void **state)
     const double near = sizeof(real) == 8 ? 1e-12 : 1e-5;
     for (int i = 0; i < 2; i++) {
         job_result want = run_good(&one, i ? tied : more);
-        for (size_t k = 0; k < 4; k++) {
+        for (size_t k = 0; k < (job_is_slow() ? 1 : 4); k++) {
             job_result got = run_good(&layouts[k], i ? tied : more);
             assert_int_equal(want.parameter_count, got.parameter_count);
             assert_true(distance(want.gradients, got.gradients,
@@ -213,7 +223,7 @@ static void test_tensor_more_ranks_than_heads_of_keys_share_them(void **state)
     const tensor_layout layouts[] = {
         {4, {TP(4), ROWS}}, {4, {TP(4)}}, {8, {TP(4), ROWS}}};
     job_result want = run_good(&one, more);
-    for (size_t i = 0; i < (is_long() ? 3 : 2); i++) {
+    for (size_t i = 0; i < (is_long() ? 3 : job_is_slow() ? 1 : 2); i++) {
         job_result got = run_good(&layouts[i], more);
         check_alike(&want, &got);
         job_result_fini(&got);
@@ -240,7 +250,7 @@ static void test_tensor_overlap_changes_no_bit(void **state)
                                     NULL};
     const tensor_layout layouts[] = {{2, {TP(2), ROWS}},
                                      {4, {TP(2), PP(2), SCHEDULE(dualpipev)}}};
-    for (size_t i = 0; i < 2; i++) {
+    for (size_t i = job_is_slow(); i < 2; i++) {
         job_result beside = run_good(&layouts[i], short_run);
         job_result after = run_good(&layouts[i], in_order);
         for (size_t k = 0; k < beside.steps; k++) {
@@ -291,10 +301,14 @@ static void test_tensor_checkpoints_go_on_under_any_layout(void **state)
     const tensor_layout layouts[] = {{2, {TP(2), ROWS}},
                                      {4, {TP(2), PP(2), SCHEDULE(1f1b)}},
                                      {8, {TP(4), ROWS}}};
-    check_resume(&one, &layouts[0]);
-    check_resume(&layouts[0], &one);
     check_resume(&layouts[1], &layouts[2]);
-    check_resume(&layouts[2], &layouts[1]);
+    if (!job_is_slow()) {
+        check_resume(&layouts[0], &one);
+    }
+    if (is_long()) {
+        check_resume(&one, &layouts[0]);
+        check_resume(&layouts[2], &layouts[1]);
+    }
 }
 
 /* The bytes of the model that a layout begins with, as exported. */

@@ -53,10 +53,12 @@ static weft_status clear_gradients(const wefti_replica *replica)
 
 weft_status wefti_pipe_rehearse(wefti_replica *replica)
 {
-    const wefti_pipe *pipe = &replica->pipe;
+    wefti_pipe *pipe = &replica->pipe;
     if (!replica->compute) {
         return WEFT_OK;
     }
+    const wefti_node_link *links = pipe->workspace.links;
+    pipe->workspace.links = NULL; /* others may not have come so far */
     const wefti_micro_batch batch = wefti_pipe_batch_get(&pipe->batch, 0);
     wefti_stage_pass pass = {.batch = &batch,
                              .input.rows = pipe->rows[0],
@@ -69,6 +71,7 @@ weft_status wefti_pipe_rehearse(wefti_replica *replica)
     for (size_t i = 0; i < pipe->stage_count && status == WEFT_OK; i++) {
         status = run_stage(pipe, pipe->stages[i].stage, &pass);
     }
+    pipe->workspace.links = links;
     if (status == WEFT_OK) {
         status = clear_gradients(replica);
     }

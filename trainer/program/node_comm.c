@@ -86,6 +86,9 @@ weft_status wefti_node_gather(const wefti_program_pass *pass,
                               wefti_node_link_kind link, real *all,
                               size_t elems)
 {
+    if (!pass->links) {
+        return WEFT_OK;
+    }
     const wefti_node_link *to = &pass->links[link];
     const size_t rank = (size_t)weft_comm_get_rank(to->comm);
     const weft_op op = {.size_bytes = sizeof(op),
@@ -216,22 +219,22 @@ static weft_status await(const wefti_node_args *args, bool inputs)
 
 static weft_status post_forward(const wefti_node_args *args)
 {
-    return post(args, false);
+    return args->pass->links ? post(args, false) : WEFT_OK;
 }
 
 static weft_status post_inputs(const wefti_node_args *args)
 {
-    return post(args, true);
+    return args->pass->links ? post(args, true) : WEFT_OK;
 }
 
 static weft_status await_forward(const wefti_node_args *args)
 {
-    return await(args, false);
+    return args->pass->links ? await(args, false) : WEFT_OK;
 }
 
 static weft_status await_inputs(const wefti_node_args *args)
 {
-    return await(args, true);
+    return args->pass->links ? await(args, true) : WEFT_OK;
 }
 
 /* What is under way lives from the one to the other. */

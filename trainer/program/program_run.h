@@ -111,8 +111,9 @@ typedef struct wefti_program_pass {
     const real *rope; /* [length][head_dim] cosines and sines */
     real *regions[WEFTI_REGIONS];
     wefti_stage_port input, output;
-    const wefti_node_link *links; /* [WEFTI_LINKS]; NULL: no node posts */
-    wefti_node_flight *flights;   /* of F and of I of each operation */
+    /* [WEFTI_LINKS]; NULL: nothing is exchanged, and values stay as they are */
+    const wefti_node_link *links;
+    wefti_node_flight *flights; /* of F and of I of each operation */
 } wefti_program_pass;
 
 /* What a node's call gets. */

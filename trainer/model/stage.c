@@ -89,6 +89,9 @@ static wefti_program_pass begin(const wefti_stage *stage,
                                .batch = how->batch,
                                .hooks = how->hooks,
                                .rope = space->rope,
+                               .slot = how->slot,
+                               .experts = space->experts,
+                               .loads = space->loads,
                                .input = how->input,
                                .output = how->output};
     for (size_t i = 0; i < WEFTI_TENSOR_GROUPS_MOST; i++) {

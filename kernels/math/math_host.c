@@ -229,8 +229,8 @@ static void run_gemm(const wefti_math *math, const wefti_math_gemm *a)
 static void run_route_forward(const wefti_math *math,
                               const wefti_math_route_forward *a)
 {
-    const wefti_route how = {a->tokens, a->experts, a->slots, a->groups,
-                             a->group_limit};
+    const wefti_route_shape how = {a->tokens, a->experts, a->slots, a->groups,
+                                   a->group_limit};
     math->route_forward(a->affinity, a->expert, a->weight, a->logits, a->bias,
                         &how);
 }
@@ -238,7 +238,7 @@ static void run_route_forward(const wefti_math *math,
 static void run_route_backward(const wefti_math *math,
                                const wefti_math_route_backward *a)
 {
-    const wefti_route how = {a->tokens, a->experts, a->slots, 1, 1};
+    const wefti_route_shape how = {a->tokens, a->experts, a->slots, 1, 1};
     math->route_backward(a->dlogits, a->dweight, a->affinity, a->expert, &how);
 }
 

@@ -29,15 +29,16 @@
 
 enum { WEFTI_ROUTE_SLOTS_MOST = 32 };
 
-typedef struct wefti_route {
+typedef struct wefti_route_shape {
     size_t tokens, experts;
     size_t slots;               /* to experts of group_limit groups, and 32 */
     size_t groups, group_limit; /* 1 or more */
-} wefti_route;
+} wefti_route_shape;
 
 typedef void wefti_route_forward_fn(real *affinity, int32_t *expert,
                                     real *weight, const real *logits,
-                                    const real *bias, const wefti_route *how);
+                                    const real *bias,
+                                    const wefti_route_shape *how);
 
 /*
  * backward - of the logits, from dweight [tokens][slots].
@@ -47,6 +48,6 @@ typedef void wefti_route_forward_fn(real *affinity, int32_t *expert,
 typedef void wefti_route_backward_fn(real *dlogits, const real *dweight,
                                      const real *affinity,
                                      const int32_t *expert,
-                                     const wefti_route *how);
+                                     const wefti_route_shape *how);
 
 #endif

@@ -85,7 +85,7 @@ static bool is_chosen(const scores *of, size_t group, size_t limit)
            !is_better(of->worst_chosen, score_group(of, group));
 }
 
-static void choose(scores *of, const wefti_route *how, int32_t *expert)
+static void choose(scores *of, const wefti_route_shape *how, int32_t *expert)
 {
     place last = before_all;
     if (how->group_limit < how->groups) {
@@ -116,7 +116,7 @@ static real affinity_of(real logit)
 
 void WEFTI_LEVEL(route_forward)(real *affinity, int32_t *expert, real *weight,
                                 const real *logits, const real *bias,
-                                const wefti_route *how)
+                                const wefti_route_shape *how)
 {
     WEFTI_ASSERT(how->groups > 0 && how->experts % how->groups == 0);
     for (size_t t = 0; t < how->tokens; t++) {
@@ -143,7 +143,7 @@ void WEFTI_LEVEL(route_forward)(real *affinity, int32_t *expert, real *weight,
 
 void WEFTI_LEVEL(route_backward)(real *dlogits, const real *dweight,
                                  const real *affinity, const int32_t *expert,
-                                 const wefti_route *how)
+                                 const wefti_route_shape *how)
 {
     memset(dlogits, 0, how->tokens * how->experts * sizeof(*dlogits));
     for (size_t t = 0; t < how->tokens; t++) {

@@ -8,7 +8,7 @@
  */
 #include "tests/kernels/math_check.h"
 
-static const wefti_route shapes[] = {
+static const wefti_route_shape shapes[] = {
     {9, 1, 1, 1, 1},   {17, 4, 2, 1, 1},  {17, 4, 4, 1, 1}, {33, 16, 4, 4, 2},
     {20, 24, 3, 3, 3}, {12, 40, 8, 8, 4}, {0, 4, 2, 1, 1},  {11, 12, 3, 4, 1},
 };
@@ -35,7 +35,7 @@ static void sort_numbers(int *numbers, int count, const double *scores)
 enum { MOST = 64 };
 
 /* Scores of experts in groups that are not chosen become -1. */
-static void limit_groups(double *scores, const wefti_route *how)
+static void limit_groups(double *scores, const wefti_route_shape *how)
 {
     const int a_group = (int)(how->experts / how->groups);
     const int best =
@@ -55,7 +55,7 @@ static void limit_groups(double *scores, const wefti_route *how)
             scores[groups[i] * a_group + e] = -1;
 }
 
-static void check_token(const wefti_route *how, const real *affinity,
+static void check_token(const wefti_route_shape *how, const real *affinity,
                         const real *bias, const int32_t *expert,
                         const real *weight)
 {
@@ -87,7 +87,7 @@ static real *draw_logits(check_random *random, size_t elems)
 }
 
 static void check_shape(const wefti_math *math, check_random *random,
-                        const wefti_route *how, bool biased)
+                        const wefti_route_shape *how, bool biased)
 {
     const size_t all = how->tokens * how->experts;
     const size_t slots = how->tokens * how->slots;
@@ -128,7 +128,7 @@ static void test_route_any_shape_chooses_as_sorting_does(void **state)
 
 static void test_route_no_affinity_has_weights_and_slopes_of_0(void **state)
 {
-    const wefti_route how = {1, 3, 2, 1, 1};
+    const wefti_route_shape how = {1, 3, 2, 1, 1};
     const real logits[] = {-(real)INFINITY, -(real)INFINITY, -(real)INFINITY};
     const real dweight[] = {1, 2};
     const wefti_math *math = wefti_math_get();
@@ -148,7 +148,7 @@ static void test_route_no_affinity_has_weights_and_slopes_of_0(void **state)
 
 #ifdef WEFT_REAL_F64
 /* The sum of dweight weight, by the experts that are chosen without a step. */
-static double objective(const wefti_math *math, const wefti_route *how,
+static double objective(const wefti_math *math, const wefti_route_shape *how,
                         const real *logits, const real *dweight)
 {
     real affinity[MOST], weight[MOST], sum = 0;
@@ -164,7 +164,7 @@ static void test_route_gradient_matches_differences(void **state)
 {
     const wefti_math *math = wefti_math_get();
     check_random random = check_seed();
-    const wefti_route how = {1, 6, 3, 1, 1};
+    const wefti_route_shape how = {1, 6, 3, 1, 1};
     const double h = 1e-6;
     real *logits = check_alloc_random(&random, 6, 2);
     real *dweight = check_alloc_random(&random, 3, 1);

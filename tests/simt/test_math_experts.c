@@ -34,8 +34,8 @@ static int32_t *alloc_ids(size_t count)
 static void check_route(check_random *random, const shape *s, bool biased)
 {
     const wefti_math *math = wefti_math_get();
-    const wefti_route how = {s->tokens, s->experts, s->slots, s->groups,
-                             s->limit};
+    const wefti_route_shape how = {s->tokens, s->experts, s->slots, s->groups,
+                                   s->limit};
     const size_t all = s->tokens * s->experts, slots = s->tokens * s->slots;
     const double near = TOLERANCE(2e-6, 1e-14);
     math_array logits = math_random(random, KIND, all, 3);

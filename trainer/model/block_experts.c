@@ -10,8 +10,8 @@
  *             +---------------------------------------------------> +
  *
  * Where a rank has all experts, dispatch and combine are kernels. Else they go
- * to other ranks (trainer/model/experts.h), and what lies between the POST and
- * its AWAIT runs beside them: the shared experts' halves.
+ * to other ranks (trainer/model/expert_exchange.h), and what lies between the
+ * POST and its AWAIT runs beside them: the shared experts' halves.
  *
  * What an expert computes has as many rows as tokens come to it. There is room
  * for all that can come, or for as many as the shape says.

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * trainer/model/expert_nodes.c - rows to experts, and what these made of them
- * back: kernels, or messages of trainer/model/experts.h.
+ * back: kernels, or messages of trainer/model/expert_exchange.h.
  */
 #include "trainer/model/expert_nodes.h"
 

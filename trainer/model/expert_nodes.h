@@ -7,7 +7,7 @@
 #ifndef TRAINER_MODEL_EXPERT_NODES_H
 #define TRAINER_MODEL_EXPERT_NODES_H
 
-#include "trainer/model/experts.h"
+#include "trainer/model/expert_exchange.h"
 #include "trainer/model/model_blocks.h"
 #include "trainer/program/node_experts.h"
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * trainer/model/experts.c - turns, their batches, and the stream between
- * compute and the exchange.
+ * trainer/model/expert_exchange.c - turns, their batches, and the stream
+ * between compute and the exchange.
  */
-#include "trainer/model/experts.h"
+#include "trainer/model/expert_exchange.h"
 
 #include "base/check.h"
 #include "base/error.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * trainer/model/experts.h - the exchange of a rank's expert layers with the
- * ranks that have the other experts (weft/moe.h), for forward and backward.
+ * trainer/model/expert_exchange.h - the exchange of a rank's expert layers with
+ * the ranks that have the other experts (weft/moe.h), for forward and backward.
  *
  *   F  dispatch, await | experts | combine, await
  *   I  combine_gradient, await | experts | dispatch_gradient, await
@@ -16,8 +16,8 @@
  * All ranks that have the experts together make the same calls in one order,
  * also those without tokens.
  */
-#ifndef TRAINER_MODEL_EXPERTS_H
-#define TRAINER_MODEL_EXPERTS_H
+#ifndef TRAINER_MODEL_EXPERT_EXCHANGE_H
+#define TRAINER_MODEL_EXPERT_EXCHANGE_H
 
 #include "trainer/model/parameters.h"
 #include "weft/comm.h"

@@ -12,9 +12,20 @@
 #include <math.h>
 #include <stdlib.h>
 
-double *wefti_replica_losses(const wefti_replica *replica)
+double *wefti_replica_loads(const wefti_replica *replica)
 {
     return replica->sums + replica->plan.block_count;
+}
+
+static size_t count_loads(const wefti_replica *replica)
+{
+    const wefti_model_shape *shape = &replica->config.shape;
+    return shape->layers * shape->experts;
+}
+
+double *wefti_replica_losses(const wefti_replica *replica)
+{
+    return wefti_replica_loads(replica) + count_loads(replica);
 }
 
 double *wefti_replica_times(const wefti_replica *replica, size_t rank)
@@ -39,8 +50,9 @@ real *wefti_replica_gradient(const wefti_replica *replica,
 static weft_status make_sums(wefti_replica *replica)
 {
     const wefti_replica_config *config = &replica->config;
-    replica->step_sums = replica->plan.block_count + config->global_batch +
-                         replica->nranks * WEFTI_STEP_TIMES;
+    const size_t on_device = replica->plan.block_count + count_loads(replica);
+    replica->step_sums =
+        on_device + config->global_batch + replica->nranks * WEFTI_STEP_TIMES;
     /* Validation losses travel in sums too. */
     size_t windows = wefti_data_validation_windows(config->data);
     replica->sums =
@@ -52,9 +64,11 @@ static weft_status make_sums(wefti_replica *replica)
     }
     void *squares = NULL;
     weft_status status = weft_device_alloc(
-        config->device, replica->plan.block_count * sizeof(*replica->squares),
-        &squares);
+        config->device, on_device * sizeof(*replica->squares), &squares);
     replica->squares = squares;
+    replica->loads = status == WEFT_OK && config->shape.experts > 0
+                         ? replica->squares + replica->plan.block_count
+                         : NULL;
     return status;
 }
 
@@ -401,15 +415,31 @@ static size_t count_targets(const wefti_replica *replica, size_t windows)
     return sum;
 }
 
-/* Losses of the groups of windows that fall to this copy, zeros elsewhere. */
+/*
+ * Losses of the groups of windows that fall to this copy, zeros elsewhere.
+ * Where copies exchange rows of experts, those without a group of their own
+ * take part with the last one.
+ */
 static weft_status evaluate_own(wefti_replica *replica, size_t windows)
 {
-    size_t group = replica->config.micro_batch;
+    const size_t group = replica->config.micro_batch;
+    const bool together = replica->mesh.mesh.ep > 1;
     for (size_t i = 0; i < windows; i++) {
         replica->sums[i] = 0;
     }
-    for (size_t first = replica->copy * group; first < windows;
-         first += replica->copies * group) {
+    for (size_t round = 0; round < windows; round += replica->copies * group) {
+        size_t first = round + replica->copy * group;
+        if (first >= windows && together) {
+            wefti_micro_batch last = load_windows(replica, windows - 1, 1);
+            weft_status status =
+                wefti_pipe_evaluate(replica, &last, NULL, NULL);
+            if (status != WEFT_OK) {
+                return status;
+            }
+        }
+        if (first >= windows) {
+            continue;
+        }
         size_t left = windows - first;
         wefti_micro_batch batch =
             load_windows(replica, first, group < left ? group : left);

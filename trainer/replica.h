@@ -39,6 +39,9 @@ typedef struct wefti_replica_config {
     uint64_t seed;
     wefti_start start;
     bool copies; /* a copy of its state will be taken for checkpoints */
+    size_t balance_every; /* steps between two balancings of experts; 0: none */
+    double balance_rate;  /* by which a bias moves */
+    bool expert_overlap;  /* exchanges of experts run beside compute */
     wefti_pipe_config pipe;
 } wefti_replica_config;
 
@@ -57,12 +60,14 @@ typedef struct wefti_replica {
     double *sums;            /* see wefti_replica_losses, _times */
     size_t step_sums;        /* of them travel in a step */
     double *squares;         /* [block_count], on the device: this step's */
-    uint64_t step;           /* steps done */
-    uint64_t next_sequence;  /* of the training data */
-    weft_span span;          /* of the compute going on */
-    const char *label;       /* of that span */
-    int64_t save_ns;         /* stood still to save, in this step */
-    int64_t save_wait_ns;    /* of it until the last one was written */
+    double *loads; /* behind them, [layers][experts]: tokens of each expert */
+    uint64_t step; /* steps done */
+    uint64_t next_sequence; /* of the training data */
+    weft_span span;         /* of the compute going on */
+    const char *label;      /* of that span */
+    const char *stopped;    /* of one that an exchange of experts has ended */
+    int64_t save_ns;        /* stood still to save, in this step */
+    int64_t save_wait_ns;   /* of it until the last one was written */
     int failed; /* 1 + the rank that all know to have failed; 0: none */
 } wefti_replica;
 
@@ -113,9 +118,11 @@ void wefti_replica_abort(wefti_replica *replica);
 void wefti_replica_fini(wefti_replica *replica);
 
 /*
- * What travels in sums: [block_count] squares by block, [global_batch] losses
- * by sequence, [nranks][WEFTI_STEP_TIMES] times of the step before.
+ * What travels in sums: [block_count] squares by block, [layers][experts] loads
+ * of experts, [global_batch] losses by sequence, [nranks][WEFTI_STEP_TIMES]
+ * times of the step before.
  */
+double *wefti_replica_loads(const wefti_replica *replica);
 double *wefti_replica_losses(const wefti_replica *replica);
 double *wefti_replica_times(const wefti_replica *replica, size_t rank);
 

@@ -10,6 +10,7 @@
 #include "trainer/train_step.h"
 
 #include "base/error.h"
+#include "trainer/expert_balance.h"
 #include "trainer/pipe/pipe_reduce.h"
 
 #include <math.h>
@@ -35,13 +36,14 @@ static weft_status square_shares(wefti_replica *replica, size_t number)
     return WEFT_OK;
 }
 
-/* Squares to the device, as zeros, or from there. */
+/* Squares and loads to the device, as zeros, or from there. */
 static weft_status copy_squares(wefti_replica *replica, bool back)
 {
     double *here = replica->sums, *there = replica->squares;
     return weft_device_copy(
         replica->config.device, back ? here : there, back ? there : here,
-        replica->plan.block_count * sizeof(*here), replica->compute);
+        (size_t)(wefti_replica_losses(replica) - replica->sums) * sizeof(*here),
+        replica->compute);
 }
 
 static weft_status collect_sums(wefti_replica *replica, weft_bucket_mode mode)
@@ -100,6 +102,7 @@ static void read_sums(const wefti_replica *replica,
         wefti_gradient_tree_sum(wefti_replica_losses(replica),
                                 config->global_batch) /
         ((double)config->global_batch * (double)config->shape.seq);
+    result_out->expert_ratio = wefti_expert_balance_ratio(replica);
     for (size_t i = 0; i < WEFTI_STEP_TIMES; i++) {
         result_out->times_most[i] = 0;
         for (size_t rank = 0; rank < replica->nranks; rank++) {
@@ -177,6 +180,9 @@ weft_status wefti_train_step_run(wefti_replica *replica,
         wefti_optimizer_rate(&config->optimizer, replica->step + 1);
     double scale =
         wefti_optimizer_clip(&config->optimizer, result_out->grad_norm);
+    if (modes.reduce != WEFT_BUCKET_OFF) {
+        status = wefti_expert_balance_step(replica, replica->step + 1);
+    }
     for (size_t g = 0; g < replica->plan.group_count && status == WEFT_OK;
          g++) {
         status =

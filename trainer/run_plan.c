@@ -8,7 +8,12 @@
 
 #include <string.h>
 
-enum { SPANS_MOST = 1 << 20 }; /* of a ledger */
+enum {
+    SPANS_MOST = 1 << 20, /* of a ledger */
+    /* Of experts: operations of five ways over two hops, and compute that goes
+     * on behind each of four. */
+    EXCHANGES_OF_LAYER = 14
+};
 
 wefti_model_shape wefti_run_shape(const wefti_config *config)
 {
@@ -104,7 +109,11 @@ size_t wefti_run_spans(const wefti_config *config, int nranks,
         divide_up((size_t)config->train.global_batch_size / micro, copies);
     size_t evaluations =
         divide_up(divide_up(validation_windows, micro), copies);
-    size_t spans = (2 * layers + 8 + tensors) * passes +
-                   (layers + 4) * evaluations + 6 * tensors + to_spare;
+    size_t exchanges = config->parallel.expert_model_parallel_size > 1
+                           ? EXCHANGES_OF_LAYER * layers
+                           : 0;
+    size_t spans = (2 * layers + 8 + tensors + exchanges) * passes +
+                   (layers + 4 + exchanges) * evaluations + 6 * tensors +
+                   to_spare;
     return spans < SPANS_MOST ? spans : SPANS_MOST;
 }

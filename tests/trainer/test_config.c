@@ -192,17 +192,14 @@ static const struct refusal {
     {HEAD "model: {layers: \x01}", WEFT_ERR_INVALID, "not YAML"},
     /* right, but not yet */
     {HEAD "overlap: {tensor: false}", WEFT_ERR_UNSUPPORTED, "overlap.tensor"},
-    {HEAD "overlap: {expert: false}", WEFT_ERR_UNSUPPORTED, "overlap.expert"},
     {HEAD "parallel: {tensor_model_parallel_size: 2}", WEFT_ERR_UNSUPPORTED,
      "2:40: parallel.tensor_model_parallel_size: 2 is not possible in this "
      "version; allowed is 1"},
-    {HEAD "parallel: {expert_model_parallel_size: 4}", WEFT_ERR_UNSUPPORTED,
-     "allowed is 1"},
     {HEAD "parallel: {context_parallel_size: 2}", WEFT_ERR_UNSUPPORTED, "is 1"},
     {HEAD "parallel: {sequence_parallel: true}", WEFT_ERR_UNSUPPORTED,
      "allowed is false"},
     {HEAD "parallel: {schedule: .csv}", WEFT_ERR_INVALID, "FILE.csv"},
-    {HEAD "model: {experts: 8}", WEFT_ERR_UNSUPPORTED, "allowed is 0"},
+    {HEAD "moe: {node_limit: 2}", WEFT_ERR_UNSUPPORTED, "allowed is 0"},
     {HEAD "model: {dtype: bf16}", WEFT_ERR_UNSUPPORTED, "allowed is fp32"},
     {HEAD "memory: {recompute: full}", WEFT_ERR_UNSUPPORTED, "is none"},
     {HEAD "memory: {ema: fp32}", WEFT_ERR_UNSUPPORTED, "allowed is none"},

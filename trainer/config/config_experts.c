@@ -57,6 +57,24 @@ static weft_status check_choice(const wefti_config *config)
                : WEFT_OK;
 }
 
+/* Ranks that have the same tokens would count them twice. */
+static weft_status check_axes(const wefti_config *config)
+{
+    static const char *const names[] = {"tensor_model_parallel_size",
+                                        "context_parallel_size"};
+    const int64_t sizes[] = {config->parallel.tensor_model_parallel_size,
+                             config->parallel.context_parallel_size};
+    for (int i = 0; i < 2; i++) {
+        if (sizes[i] > 1) {
+            return wefti_config_refuse(
+                config, WEFT_ERR_UNSUPPORTED, "parallel", names[i],
+                "is not possible in this version with model.experts above 0; "
+                "allowed is 1");
+        }
+    }
+    return WEFT_OK;
+}
+
 /* What ranks that exchange rows of experts cannot do yet. */
 static weft_status check_together(const wefti_config *config)
 {
@@ -98,6 +116,9 @@ weft_status wefti_config_check_experts(const wefti_config *config, int nranks)
                                 "with experts");
     }
     weft_status status = check_choice(config);
+    if (status == WEFT_OK) {
+        status = check_axes(config);
+    }
     if (status == WEFT_OK) {
         status = check_spread(config);
     }

@@ -242,10 +242,13 @@ weft_status wefti_experts_dispatch_gradient(wefti_experts *experts,
                    : status);
 }
 
-/* The fault that has ended an exchange, else OK. */
-static weft_status find_fault(const wefti_experts *experts)
+/* What has ended an exchange. */
+weft_status wefti_experts_check(const wefti_experts *experts)
 {
     weft_fault fault = {.size_bytes = sizeof(fault)};
+    if (!experts) {
+        return WEFT_OK;
+    }
     weft_status status = weft_comm_get_fault(experts->config.comm, &fault);
     return status == WEFT_OK && fault.status != WEFT_OK
                ? wefti_error(fault.status, "%s", fault.text)
@@ -277,7 +280,7 @@ weft_status wefti_experts_await(wefti_experts *experts,
     if (status == WEFT_INPROGRESS && waits) {
         status = wait_here(experts, own);
     }
-    return status == WEFT_OK ? find_fault(experts) : status;
+    return status == WEFT_OK ? wefti_experts_check(experts) : status;
 }
 
 const real *wefti_experts_rows(const wefti_experts *experts,

@@ -97,6 +97,10 @@ WEFT_NODISCARD weft_status wefti_experts_await(wefti_experts *experts,
                                                wefti_expert_turn turn,
                                                bool waits);
 
+/* The communicator's fault, where compute has a stream: after it was waited
+ * for. NULL: OK. */
+WEFT_NODISCARD weft_status wefti_experts_check(const wefti_experts *experts);
+
 /* Of the turn's last dispatch: its rows [room][hidden], by expert, and how many
  * each of the experts here has; behind its await, on compute. */
 const real *wefti_experts_rows(const wefti_experts *experts,

@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "trainer/checkpoint/pause.h"
+#include "trainer/model/expert_exchange.h"
 #include "trainer/pipe/pipe_reduce.h"
 #include "trainer/replica.h"
 
@@ -270,6 +271,9 @@ weft_status wefti_pipe_read_losses(wefti_replica *replica)
     weft_status status = wefti_pipe_batch_collect(batch);
     if (status == WEFT_OK) {
         status = wefti_replica_wait(replica);
+    }
+    if (status == WEFT_OK) { /* then they are losses of nothing */
+        status = wefti_experts_check(replica->pipe.experts);
     }
     if (status == WEFT_OK) {
         size_t first = wefti_replica_first_micro(replica, replica->copy);

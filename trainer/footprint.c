@@ -19,9 +19,10 @@ static void add_pipe(const wefti_replica *replica, wefti_footprint *sum)
     const wefti_pipe *pipe = &replica->pipe;
     const wefti_model_shape *shape = &replica->plan.shape;
     size_t tokens = replica->config.micro_batch * shape->seq;
-    sum->activations_bytes += pipe->slots * pipe->slot_bytes +
-                              pipe->kept_count * pipe->kept_bytes +
-                              pipe->workspace.arena_elems * sizeof(real);
+    sum->activations_bytes +=
+        pipe->slots * pipe->slot_bytes + pipe->kept_count * pipe->kept_bytes +
+        pipe->workspace.arena_elems * sizeof(real) +
+        (size_t)wefti_pipe_expert_bytes(pipe, replica, pipe->slots);
     /* A step's tokens, targets and losses; where the model is cut, two
      * micro-batches of rows sent between stages. */
     sum->buffers_bytes += pipe->buffer_bytes;

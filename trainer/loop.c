@@ -56,6 +56,7 @@ static wefti_metrics_step describe(const wefti_loop *loop,
     step.step = replica->step;
     step.loss = result->loss;
     step.grad_norm = result->grad_norm;
+    step.expert_load_ratio = result->expert_ratio;
     step.lr = result->rate;
     step.step_ms = (double)report->step_ns * ms_per_ns;
     step.tokens_per_s = (double)replica->config.global_batch *

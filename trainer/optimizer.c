@@ -122,6 +122,7 @@ weft_status wefti_optimizer_square(const wefti_optimizer *optimizer,
 static bool decays(const wefti_tensor *tensor)
 {
     return tensor->info.kind != WEFTI_TENSOR_NORM &&
+           tensor->info.kind != WEFTI_TENSOR_BIAS &&
            tensor->info.kind != WEFTI_TENSOR_EMBEDDING;
 }
 

@@ -17,11 +17,16 @@ double wefti_peak_operations(const wefti_parameters *plan, bool causal)
 {
     const wefti_model_shape *shape = &plan->shape;
     double parameters = 0, keys = (double)shape->seq;
+    double chosen = /* of all experts, those of a token */
+        shape->experts > 0
+            ? (double)shape->experts_per_token / (double)shape->experts
+            : 0;
     for (size_t t = 0; t < plan->tensor_count; t++) {
         const wefti_tensor_info *info = &plan->tensors[t].info;
         if (info->kind == WEFTI_TENSOR_INPUT ||
             info->kind == WEFTI_TENSOR_OUTPUT) {
-            parameters += (double)wefti_tensor_elems(info);
+            parameters += (double)wefti_tensor_elems(info) *
+                          (info->split == WEFTI_SPLIT_EXPERT ? chosen : 1);
         }
     }
     parameters += (double)shape->vocab * (double)shape->hidden; /* the head */

@@ -7,7 +7,8 @@
  *     mfu = tokens per second * operations per token / rate of all ranks
  *
  * Operations of a token, forward and backward: 6 for each parameter of a matrix
- * that it is multiplied with (the head too, no embedding, no norm), and per
+ * that it is multiplied with (the head too, no embedding, no norm; of experts
+ * those of a token), and per
  * layer 12 * keys * heads * head_dim for attention: of s keys each, or causal,
  * of the (s + 1) / 2 that a token sees on average.
  */

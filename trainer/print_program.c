@@ -48,7 +48,7 @@ static weft_status print_stages(const wefti_config *config, size_t stages,
         .shape = shape,
         .bucket_bytes = (size_t)(config->overlap.bucket_mb * 1e6),
         .nranks = {1, 1},
-        .expert_parts = 1,
+        .expert_parts = (size_t)config->parallel.expert_model_parallel_size,
         .tensor = {.parts = (size_t)config->parallel.tensor_model_parallel_size,
                    .sequence = config->parallel.sequence_parallel},
         .parts = parts,
@@ -115,9 +115,10 @@ weft_status wefti_print_program(const wefti_options *options, FILE *file)
     if (status != WEFT_OK) {
         return status;
     }
-    int ranks = (int)config.parallel.pipeline_model_parallel_size;
-    status = wefti_config_check(
-        &config, ranks * (int)config.parallel.tensor_model_parallel_size);
+    int ranks = (int)(config.parallel.pipeline_model_parallel_size *
+                      config.parallel.tensor_model_parallel_size *
+                      config.parallel.expert_model_parallel_size);
+    status = wefti_config_check(&config, ranks);
     if (status == WEFT_OK) {
         status = count_stages(&config, ranks, &stages);
     }

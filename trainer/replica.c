@@ -14,6 +14,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+/* Tokens of each expert of each layer. */
+static size_t count_loads(const wefti_replica *replica)
+{
+    const wefti_model_shape *shape = &replica->config.shape;
+    return shape->layers * shape->experts;
+}
+
 real *wefti_replica_values(const wefti_replica *replica,
                            const wefti_tensor *tensor)
 {
@@ -34,6 +41,7 @@ static weft_status make_sums(wefti_replica *replica)
                                   .compute = replica->compute,
                                   .comm = config->comm,
                                   .blocks = replica->plan.block_count,
+                                  .experts = count_loads(replica),
                                   .sequences = config->global_batch,
                                   .most = config->optimizer.clip};
     return wefti_step_sums_init(&replica->sums, &sums);
@@ -446,13 +454,29 @@ static size_t count_targets(const wefti_replica *replica, size_t windows)
     return sum;
 }
 
-/* Losses of the groups of windows that fall to this copy; zeros elsewhere. */
+/*
+ * Losses of the groups of windows that fall to this copy; zeros elsewhere.
+ * Where copies exchange rows of experts, those without a group of their own
+ * take part with the last one.
+ */
 static weft_status evaluate_own(wefti_replica *replica, size_t windows,
                                 double *losses)
 {
-    size_t group = replica->config.micro_batch;
-    for (size_t first = replica->copy * group; first < windows;
-         first += replica->copies * group) {
+    const size_t group = replica->config.micro_batch;
+    const bool together = replica->mesh.mesh.ep > 1;
+    for (size_t round = 0; round < windows; round += replica->copies * group) {
+        size_t first = round + replica->copy * group;
+        if (first >= windows && together) {
+            wefti_micro_batch last = load_windows(replica, windows - 1, 1);
+            weft_status status =
+                wefti_pipe_evaluate(replica, &last, NULL, NULL);
+            if (status != WEFT_OK) {
+                return status;
+            }
+        }
+        if (first >= windows) {
+            continue;
+        }
         size_t left = windows - first;
         wefti_micro_batch batch =
             load_windows(replica, first, group < left ? group : left);

@@ -41,6 +41,9 @@ typedef struct wefti_replica_config {
     wefti_start start;
     bool sequence_parallel; /* ranks of a layer share the residual's rows */
     bool copies; /* a copy of its state will be taken for checkpoints */
+    size_t balance_every; /* steps between two balancings of experts; 0: none */
+    double balance_rate;  /* by which a bias moves */
+    bool expert_overlap;  /* exchanges of experts run beside compute */
     wefti_pipe_config pipe;
 } wefti_replica_config;
 

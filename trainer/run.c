@@ -407,6 +407,12 @@ static weft_status export_model(wefti_run_state *state)
     return status;
 }
 
+/* Rank 0's copy, and those that have experts of it. */
+static bool generates(const wefti_replica *replica)
+{
+    return replica->copy < (size_t)wefti_mesh_ep_of_dp(&replica->mesh.mesh);
+}
+
 weft_status wefti_run(const wefti_run_config *config, char *error_out,
                       bool *everywhere)
 {
@@ -434,7 +440,7 @@ weft_status wefti_run(const wefti_run_config *config, char *error_out,
     if (status == WEFT_OK && wefti_run_prints(state)) {
         status = close_files(state);
         status = status == WEFT_OK ? wefti_run_sum_up(state) : status;
-    } else if (status == WEFT_OK && state->replica.copy == 0) {
+    } else if (status == WEFT_OK && generates(&state->replica)) {
         status = wefti_run_generate(state);
     }
     if (status == WEFT_OK && config->inspect) {

@@ -35,6 +35,27 @@ static weft_status count_ranks(const wefti_run_config *how, int *nranks_out)
     return WEFT_OK;
 }
 
+/* What a mixture of experts does not have. */
+static weft_status check_experts(const wefti_run_state *state)
+{
+    const wefti_options *options = state->how.options;
+    const wefti_config *config = &state->config;
+    if (config->model.experts > 0 &&
+        (options->export_hf || options->import_hf)) {
+        return wefti_error(WEFT_ERR_UNSUPPORTED,
+                           "%s: is for models without experts "
+                           "(model.experts: 0): Llama's names have none",
+                           options->export_hf ? "--export-hf" : "--import-hf");
+    }
+    return config->parallel.expert_model_parallel_size > 1 && options->measure
+               ? wefti_error(WEFT_ERR_UNSUPPORTED,
+                             "--measure: is not possible in this version with "
+                             "parallel.expert_model_parallel_size above 1; "
+                             "--metrics has exposed_ms and overlap_ratio of "
+                             "each step")
+               : WEFT_OK;
+}
+
 static weft_status open_config(wefti_run_state *state)
 {
     const wefti_options *options = state->how.options;
@@ -66,7 +87,7 @@ static weft_status open_config(wefti_run_state *state)
                              "parallel.pipeline_model_parallel_size above 1; "
                              "--metrics has bubble and overlap of each step");
     }
-    return status;
+    return status == WEFT_OK ? check_experts(state) : status;
 }
 
 void wefti_run_replace_comm(wefti_run_state *state, weft_comm *comm)

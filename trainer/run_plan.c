@@ -8,7 +8,12 @@
 
 #include <string.h>
 
-enum { SPANS_MOST = 1 << 20 }; /* of a ledger */
+enum {
+    SPANS_MOST = 1 << 20, /* of a ledger */
+    /* Of experts: operations of five ways over two hops, and compute that goes
+     * on behind each of four. */
+    EXCHANGES_OF_LAYER = 14
+};
 
 wefti_model_shape wefti_run_shape(const wefti_config *config)
 {
@@ -22,7 +27,11 @@ wefti_model_shape wefti_run_shape(const wefti_config *config)
         .vocab = (size_t)config->model.vocab,
         .seq = (size_t)config->model.seq_length,
         .rope_theta = config->model.rope_theta,
-        .tied = config->model.tie_embeddings};
+        .tied = config->model.tie_embeddings,
+        .experts = (size_t)config->model.experts,
+        .experts_per_token = (size_t)config->model.experts_per_token,
+        .shared_experts = (size_t)config->model.shared_experts,
+        .expert_room = (size_t)config->moe.room};
 }
 
 static wefti_decay decay_of(const char *style)
@@ -63,6 +72,9 @@ wefti_replica_config wefti_run_replica(const wefti_config *config,
         .global_batch = (size_t)config->train.global_batch_size,
         .bucket_bytes = (size_t)(config->overlap.bucket_mb * 1e6),
         .seed = (uint64_t)config->train.seed,
+        .balance_every = (size_t)config->moe.balance_every,
+        .balance_rate = config->moe.balance_rate,
+        .expert_overlap = config->overlap.expert,
         .start = {config->model.init_scale, config->model.head_init_std,
                   config->model.embedding_init_std},
         .sequence_parallel = config->parallel.sequence_parallel &&
@@ -103,6 +115,9 @@ size_t wefti_run_spans(const wefti_config *config, int nranks,
     /* Of a layer that ranks share, what they exchange, and compute between. */
     size_t exchanges =
         config->parallel.tensor_model_parallel_size > 1 ? 16 * (layers + 1) : 0;
+    if (config->parallel.expert_model_parallel_size > 1) {
+        exchanges += EXCHANGES_OF_LAYER * layers;
+    }
     size_t spans = (2 * layers + 8 + tensors + exchanges) * passes +
                    (layers + 4 + exchanges) * evaluations + 6 * tensors +
                    to_spare;

@@ -17,13 +17,13 @@ static size_t count_times(const wefti_step_sums *sums)
 /* What is collected. */
 static size_t count_summed(const wefti_step_sums *sums)
 {
-    return sums->blocks + sums->sequences + count_times(sums);
+    return sums->blocks + sums->experts + sums->sequences + count_times(sums);
 }
 
 /* What the host reads. */
 static size_t count_read(const wefti_step_sums *sums)
 {
-    return sums->sequences + count_times(sums) + 1;
+    return sums->experts + sums->sequences + count_times(sums) + 1;
 }
 
 weft_status wefti_step_sums_init(wefti_step_sums *sums,
@@ -37,7 +37,8 @@ weft_status wefti_step_sums_init(wefti_step_sums *sums,
         sums->device, (count_summed(sums) + 2) * sizeof(double), &there);
     if (status == WEFT_OK) {
         sums->squares = there;
-        sums->losses = sums->squares + sums->blocks;
+        sums->loads = sums->squares + sums->blocks;
+        sums->losses = sums->loads + sums->experts;
         sums->times = sums->losses + sums->sequences;
         sums->norm = sums->times + count_times(sums);
         sums->factor = sums->norm + 1;
@@ -63,7 +64,7 @@ weft_status wefti_step_sums_begin(wefti_step_sums *sums,
 {
     const size_t own = sums->rank * WEFTI_STEP_TIMES;
     const size_t bytes = WEFTI_STEP_TIMES * sizeof(*times);
-    double *sent = sums->host + sums->sequences + own;
+    double *sent = sums->host + sums->experts + sums->sequences + own;
     /* Zeros of any type are zeros of all. */
     const wefti_math_tensor all =
         wefti_math_flat(sums->squares, WEFTI_REAL_DTYPE,
@@ -106,7 +107,7 @@ weft_status wefti_step_sums_clip(wefti_step_sums *sums)
                                            &squares, 1, sums->most);
     if (status == WEFT_OK) {
         status =
-            weft_device_copy(sums->device, sums->host, sums->losses,
+            weft_device_copy(sums->device, sums->host, sums->loads,
                              count_read(sums) * sizeof(double), sums->compute);
     }
     return status == WEFT_OK ? weft_event_post(sums->ready, sums->compute)
@@ -117,9 +118,11 @@ weft_status wefti_step_sums_read(wefti_step_sums *sums,
                                  wefti_step_facts *facts_out)
 {
     weft_status status = weft_event_wait(sums->ready, NULL);
-    *facts_out = (wefti_step_facts){
-        .losses = sums->host,
-        .times = sums->host + sums->sequences,
-        .norm = sums->host[sums->sequences + count_times(sums)]};
+    const double *losses = sums->host + sums->experts;
+    const double *times = losses + sums->sequences;
+    *facts_out = (wefti_step_facts){.loads = sums->host,
+                                    .losses = losses,
+                                    .times = times,
+                                    .norm = times[count_times(sums)]};
     return status;
 }

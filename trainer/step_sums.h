@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * trainer/step_sums.h - what all ranks must know of a step, in memory of the
- * device: squares by block for the norm, the losses of all sequences, the times
- * of the step before.
+ * device: squares by block for the norm, loads of experts, the losses of all
+ * sequences, the times of the step before.
  *
- *   rank 0   squares of its shares | its losses | its times       0 elsewhere
- *   rank 1      those of its own, in other places                 0 elsewhere
+ *   rank 0   squares of its shares | loads | its losses | its times   else 0
+ *   rank 1      those of its own, in other places                     else 0
  *            --collect--> all of them, on all ranks
  *            --clip--> norm, factor --> AdamW
- *            losses, times, norm --read--> host
+ *            loads, losses, times, norm --read--> host
  *
  * Each rank fills in its own places and zeros in all others, so the sum only
- * collects, exactly, and every rank then adds in the same order. All is queued
- * on compute; the host waits in read alone.
+ * collects, exactly, and every rank then adds in the same order; loads alone
+ * are whole numbers that add up. All is queued on compute; the host waits in
+ * read alone.
  */
 #ifndef TRAINER_STEP_SUMS_H
 #define TRAINER_STEP_SUMS_H
@@ -23,26 +24,29 @@
 /* Times of a step that ranks exchange: step, compute, bubble. */
 enum { WEFTI_STEP_TIMES = 3 };
 
-/* Given: the first six, which borrow. */
+/* Given: the first seven, which borrow. */
 typedef struct wefti_step_sums {
     weft_device *device;
     weft_stream *compute; /* as in wefti_replica */
     weft_comm *comm;      /* of all ranks */
     size_t blocks;        /* squares */
+    size_t experts;       /* loads: of all layers */
     size_t sequences;     /* losses */
     double most;          /* norm of the gradient used; 0: no limit */
     size_t rank, nranks;
     double *squares;   /* [blocks], on the device; the others lie behind */
+    double *loads;     /* [experts] */
     double *losses;    /* [sequences] */
     double *times;     /* [nranks][WEFTI_STEP_TIMES] */
     double *norm;      /* [1] of the gradient, before clipping */
     double *factor;    /* [1] by which clipping scales it */
-    double *host;      /* losses, times and norm, in the same order */
+    double *host;      /* loads to norm, in the same order */
     weft_event *ready; /* they are there */
 } wefti_step_sums;
 
 /* What the host has read; valid until the next begin. */
 typedef struct wefti_step_facts {
+    const double *loads;  /* [experts]: tokens of each */
     const double *losses; /* [sequences] */
     const double *times;  /* [nranks][WEFTI_STEP_TIMES] */
     double norm;

@@ -5,6 +5,8 @@
 #include "trainer/train_step.h"
 
 #include "base/error.h"
+#include "trainer/expert_balance.h"
+#include "trainer/model/expert_exchange.h"
 #include "trainer/pipe/pipe_reduce.h"
 
 #include <math.h>
@@ -149,10 +151,14 @@ static weft_status read_sums(wefti_replica *replica,
     if (status == WEFT_OK) {
         status = check_comms(replica);
     }
+    if (status == WEFT_OK) { /* else they are losses of nothing */
+        status = wefti_experts_check(replica->pipe.experts);
+    }
     result_out->grad_norm = facts.norm;
     result_out->loss =
         wefti_gradient_tree_sum(facts.losses, config->global_batch) /
         ((double)config->global_batch * (double)config->shape.seq);
+    result_out->expert_ratio = wefti_expert_balance_ratio(replica, facts.loads);
     for (size_t i = 0; i < WEFTI_STEP_TIMES; i++) {
         result_out->times_most[i] = 0;
         for (size_t rank = 0; rank < replica->nranks; rank++) {
@@ -203,6 +209,9 @@ static weft_status queue_step(wefti_replica *replica,
     }
     if (status == WEFT_OK) {
         status = collect_sums(replica, modes.reduce != WEFT_BUCKET_OFF);
+    }
+    if (status == WEFT_OK && modes.reduce != WEFT_BUCKET_OFF) {
+        status = wefti_expert_balance_step(replica, replica->step + 1);
     }
     for (size_t g = 0; g < replica->plan.group_count && status == WEFT_OK;
          g++) {

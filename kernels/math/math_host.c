@@ -254,6 +254,76 @@ static void run_gemm(const wefti_math *math, const wefti_math_gemm *a)
                a->ldb ? a->ldb : 1, (real)a->beta, a->c, a->ldc);
 }
 
+static void run_route_forward(const wefti_math *math,
+                              const wefti_math_route_forward *a)
+{
+    const wefti_route_shape how = {a->tokens, a->experts, a->slots, a->groups,
+                                   a->group_limit};
+    math->route_forward(a->affinity, a->expert, a->weight, a->logits, a->bias,
+                        &how);
+}
+
+static void run_route_backward(const wefti_math *math,
+                               const wefti_math_route_backward *a)
+{
+    const wefti_route_shape how = {a->tokens, a->experts, a->slots, 1, 1};
+    math->route_backward(a->dlogits, a->dweight, a->affinity, a->expert, &how);
+}
+
+static void run_expert_order(const wefti_math *math,
+                             const wefti_math_expert_order *a)
+{
+    math->expert_order(a->counts, a->place, a->expert, a->tokens, a->slots,
+                       a->experts);
+}
+
+static void run_expert_load(const wefti_math *math,
+                            const wefti_math_expert_load *a)
+{
+    math->expert_load(a->load, a->expert, a->tokens, a->slots, a->experts);
+}
+
+static void run_expert_spread(const wefti_math *math,
+                              const wefti_math_expert_spread *a)
+{
+    math->expert_spread(a->rows_at, a->x, a->place, a->weight, a->tokens,
+                        a->slots, a->width);
+}
+
+static void run_expert_collect(const wefti_math *math,
+                               const wefti_math_expert_collect *a)
+{
+    math->expert_collect(a->x, a->rows_at, a->place, a->weight, a->tokens,
+                         a->slots, a->width);
+}
+
+static void run_expert_dots(const wefti_math *math,
+                            const wefti_math_expert_dots *a)
+{
+    math->expert_dots(a->dweight, a->rows_at, a->dx, a->place, a->tokens,
+                      a->slots, a->width);
+}
+
+static void run_expert_gemm(const wefti_math *math,
+                            const wefti_math_expert_gemm *a)
+{
+    math->expert_gemm((wefti_expert_product)a->product, a->x, a->y, a->weight,
+                      a->counts, a->experts, a->inputs, a->outputs);
+}
+
+static void run_expert_gate(const wefti_math *math,
+                            const wefti_math_expert_gate *a)
+{
+    math->expert_gate(a->out, a->gate_up, a->counts, a->experts, a->width);
+}
+
+static void run_expert_gate_backward(const wefti_math *math,
+                                     const wefti_math_expert_gate_backward *a)
+{
+    math->expert_gate_backward(a->d_gate_up, a->dout, a->gate_up, a->counts,
+                               a->experts, a->width);
+}
+
 size_t wefti_math_host_scratch_elems(wefti_math_op op,
                                      const wefti_math_args *args)
 {
@@ -298,6 +368,16 @@ void wefti_math_host_run(wefti_math_op op, const wefti_math_args *args,
         RUN(attention_merge);
         RUN(attention_delta);
         RUN(gemm);
+        RUN(route_forward);
+        RUN(route_backward);
+        RUN(expert_order);
+        RUN(expert_load);
+        RUN(expert_spread);
+        RUN(expert_collect);
+        RUN(expert_dots);
+        RUN(expert_gemm);
+        RUN(expert_gate);
+        RUN(expert_gate_backward);
 #undef RUN
     case WEFTI_MATH_OP_attention_forward:
         run_attention_forward(math, &args->attention_forward, scratch);

@@ -181,8 +181,9 @@ static void run_job(void *arg)
 
 static bool has_type(wefti_math_op op, wefti_math_type type)
 {
-    if (op == WEFTI_MATH_OP_clip) {
-        return true; /* double in every build */
+    if (op == WEFTI_MATH_OP_clip || op == WEFTI_MATH_OP_expert_order ||
+        op == WEFTI_MATH_OP_expert_load) {
+        return true; /* double or whole numbers in every build */
     }
     return WEFTI_REAL_DTYPE == WEFT_DTYPE_F64 ? type == WEFTI_MATH_F64
                                               : type != WEFTI_MATH_F64;

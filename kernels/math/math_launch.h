@@ -382,6 +382,91 @@ static inline size_t wefti_math_gemm_shared_bytes(size_t wide_bytes)
            wide_bytes;
 }
 
+/* wefti_math_route_forward_f32, _f64 - route.h. */
+typedef struct wefti_math_route_forward {
+    void *affinity;
+    int32_t *expert;
+    void *weight;
+    const void *logits;
+    const void *bias;
+    size_t tokens, experts, slots, groups, group_limit;
+} wefti_math_route_forward;
+
+/* wefti_math_route_backward_f32, _f64. */
+typedef struct wefti_math_route_backward {
+    void *dlogits;
+    const void *dweight;
+    const void *affinity;
+    const int32_t *expert;
+    size_t tokens, experts, slots;
+} wefti_math_route_backward;
+
+/*
+ * experts.h, in f32 and f64; _order and _load, which have no reals, are f64.
+ * Kernels read counts in device memory; rows: how many there is room for.
+ */
+typedef struct wefti_math_expert_order {
+    int32_t *counts;
+    int32_t *place;
+    const int32_t *expert;
+    size_t tokens, slots, experts;
+} wefti_math_expert_order;
+
+typedef struct wefti_math_expert_load {
+    double *load;
+    const int32_t *expert;
+    size_t tokens, slots, experts;
+} wefti_math_expert_load;
+
+typedef struct wefti_math_expert_spread {
+    void *rows_at;
+    const void *x;
+    const int32_t *place;
+    const void *weight; /* or NULL */
+    size_t tokens, slots, width, rows;
+} wefti_math_expert_spread;
+
+typedef struct wefti_math_expert_collect {
+    void *x;
+    const void *rows_at;
+    const int32_t *place;
+    const void *weight; /* or NULL */
+    size_t tokens, slots, width, rows;
+} wefti_math_expert_collect;
+
+typedef struct wefti_math_expert_dots {
+    void *dweight;
+    const void *rows_at;
+    const void *dx;
+    const int32_t *place;
+    size_t tokens, slots, width, rows;
+} wefti_math_expert_dots;
+
+/* Launch shape: wefti_math_gemm's. product: a wefti_expert_product. */
+typedef struct wefti_math_expert_gemm {
+    void *x;
+    void *y;
+    void *weight;
+    const int32_t *counts;
+    size_t experts, inputs, outputs, rows;
+    int32_t product;
+} wefti_math_expert_gemm;
+
+typedef struct wefti_math_expert_gate {
+    void *out;
+    const void *gate_up;
+    const int32_t *counts;
+    size_t experts, width, rows;
+} wefti_math_expert_gate;
+
+typedef struct wefti_math_expert_gate_backward {
+    void *d_gate_up;
+    const void *dout;
+    const void *gate_up;
+    const int32_t *counts;
+    size_t experts, width, rows;
+} wefti_math_expert_gate_backward;
+
 #ifdef __cplusplus
 }
 #endif

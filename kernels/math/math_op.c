@@ -5,6 +5,7 @@
 #include "kernels/math/math_op.h"
 
 #include "kernels/math/cross_entropy.h"
+#include "kernels/math/experts.h"
 #include "kernels/math/sumsq.h"
 
 #include <stdio.h>
@@ -356,6 +357,91 @@ static void of_gemm(list *l, const wefti_math_gemm *a)
     use_rows(l, &a->b, OWN, READ, tb ? a->n : a->k, tb ? a->k : a->n, a->ldb);
 }
 
+static void of_route_forward(list *l, const wefti_math_route_forward *a)
+{
+    use(l, &a->affinity, OWN, WRITE, a->tokens * a->experts);
+    use(l, &a->expert, INDEX, WRITE, a->tokens * a->slots);
+    use(l, &a->weight, OWN, WRITE, a->tokens * a->slots);
+    use(l, &a->logits, OWN, READ, a->tokens * a->experts);
+    use(l, &a->bias, OWN, READ, a->experts);
+}
+
+static void of_route_backward(list *l, const wefti_math_route_backward *a)
+{
+    use(l, &a->dlogits, OWN, WRITE, a->tokens * a->experts);
+    use(l, &a->dweight, OWN, READ, a->tokens * a->slots);
+    use(l, &a->affinity, OWN, READ, a->tokens * a->experts);
+    use(l, &a->expert, INDEX, READ, a->tokens * a->slots);
+}
+
+static void of_expert_order(list *l, const wefti_math_expert_order *a)
+{
+    use(l, &a->counts, INDEX, WRITE, a->experts);
+    use(l, &a->place, INDEX, WRITE, a->tokens * a->slots);
+    use(l, &a->expert, INDEX, READ, a->tokens * a->slots);
+}
+
+static void of_expert_load(list *l, const wefti_math_expert_load *a)
+{
+    use(l, &a->load, DOUBLE, UPDATE, a->experts);
+    use(l, &a->expert, INDEX, READ, a->tokens * a->slots);
+}
+
+/* Rows that no slot has stay as they are. */
+static void of_expert_spread(list *l, const wefti_math_expert_spread *a)
+{
+    use(l, &a->rows_at, OWN, UPDATE, a->rows * a->width);
+    use(l, &a->x, OWN, READ, a->tokens * a->width);
+    use(l, &a->place, INDEX, READ, a->tokens * a->slots);
+    use(l, &a->weight, OWN, READ, a->tokens * a->slots);
+}
+
+static void of_expert_collect(list *l, const wefti_math_expert_collect *a)
+{
+    use(l, &a->x, OWN, WRITE, a->tokens * a->width);
+    use(l, &a->rows_at, OWN, READ, a->rows * a->width);
+    use(l, &a->place, INDEX, READ, a->tokens * a->slots);
+    use(l, &a->weight, OWN, READ, a->tokens * a->slots);
+}
+
+static void of_expert_dots(list *l, const wefti_math_expert_dots *a)
+{
+    use(l, &a->dweight, OWN, WRITE, a->tokens * a->slots);
+    use(l, &a->rows_at, OWN, READ, a->rows * a->width);
+    use(l, &a->dx, OWN, READ, a->tokens * a->width);
+    use(l, &a->place, INDEX, READ, a->tokens * a->slots);
+}
+
+static void of_expert_gemm(list *l, const wefti_math_expert_gemm *a)
+{
+    const bool forward = a->product == WEFTI_EXPERT_FORWARD;
+    const bool inputs = a->product == WEFTI_EXPERT_INPUTS;
+    const bool weights = a->product == WEFTI_EXPERT_WEIGHTS;
+    use_rows(l, &a->x, OWN, inputs ? UPDATE : READ, a->rows, a->inputs,
+             a->inputs);
+    use_rows(l, &a->y, OWN, forward ? UPDATE : READ, a->rows, a->outputs,
+             a->outputs);
+    use_rows(l, &a->weight, OWN, weights ? WRITE : READ,
+             a->experts * a->outputs, a->inputs, a->inputs);
+    use(l, &a->counts, INDEX, READ, a->experts);
+}
+
+static void of_expert_gate(list *l, const wefti_math_expert_gate *a)
+{
+    use(l, &a->out, OWN, UPDATE, a->rows * a->width);
+    use(l, &a->gate_up, OWN, READ, a->rows * 2 * a->width);
+    use(l, &a->counts, INDEX, READ, a->experts);
+}
+
+static void of_expert_gate_backward(list *l,
+                                    const wefti_math_expert_gate_backward *a)
+{
+    use(l, &a->d_gate_up, OWN, UPDATE, a->rows * 2 * a->width);
+    use(l, &a->dout, OWN, READ, a->rows * a->width);
+    use(l, &a->gate_up, OWN, READ, a->rows * 2 * a->width);
+    use(l, &a->counts, INDEX, READ, a->experts);
+}
+
 static void describe(wefti_math_op op, const void *args, list *l)
 {
     switch (op) {
@@ -411,6 +497,11 @@ static size_t over(size_t count, size_t by)
     return (count + by - 1) / by;
 }
 
+static bool is_product(wefti_math_op op)
+{
+    return op == WEFTI_MATH_OP_gemm || op == WEFTI_MATH_OP_expert_gemm;
+}
+
 static bool is_tiled_attention(wefti_math_op op)
 {
     return op == WEFTI_MATH_OP_attention_forward ||
@@ -428,7 +519,7 @@ size_t wefti_math_op_blocks(wefti_math_op op, wefti_math_type type,
     for (size_t i = 0; i < count; i++) {
         const wefti_math_use *u = &uses[i];
         size_t here = over(u->rows * u->width, (size_t)32 * WARPS);
-        if (op == WEFTI_MATH_OP_gemm) {
+        if (is_product(op)) {
             here = u->writes ? over(u->rows, WEFTI_MATH_GEMM_TILE) *
                                    over(u->width, WEFTI_MATH_GEMM_TILE)
                              : 1;
@@ -451,7 +542,7 @@ size_t wefti_math_op_shared_bytes(wefti_math_op op, wefti_math_type type,
                                   const void *args)
 {
     size_t wide = weft_dtype_bytes(dtype_of(type, WIDE));
-    if (op == WEFTI_MATH_OP_gemm) {
+    if (is_product(op)) {
         return wefti_math_gemm_shared_bytes(wide);
     }
     if (!is_tiled_attention(op)) {

@@ -41,6 +41,16 @@
     X(attention_delta)                                                         \
     X(attention_dq)                                                            \
     X(attention_dkdv)                                                          \
+    X(route_forward)                                                           \
+    X(route_backward)                                                          \
+    X(expert_order)                                                            \
+    X(expert_load)                                                             \
+    X(expert_spread)                                                           \
+    X(expert_collect)                                                          \
+    X(expert_dots)                                                             \
+    X(expert_gemm)                                                             \
+    X(expert_gate)                                                             \
+    X(expert_gate_backward)                                                    \
     X(gemm)
 
 /*

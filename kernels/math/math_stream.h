@@ -40,6 +40,7 @@
 
 #include "device/device.h"
 #include "kernels/math/adamw.h"
+#include "kernels/math/experts.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -257,6 +258,72 @@ WEFT_NODISCARD weft_status wefti_stream_attention_backward(
     const wefti_math_tensor *o, const wefti_math_tensor *lse,
     const wefti_math_tensor *delta, const wefti_math_heads *heads,
     bool accumulate);
+
+/* ---- route.h, experts.h: f32 and f64 alone ---------------------------------
+ */
+
+typedef struct wefti_math_routing {
+    size_t groups, group_limit; /* 1 or more */
+} wefti_math_routing;
+
+/*
+ * affinity   [tokens][experts], as logits.
+ * expert     i32, [tokens][slots].
+ * weight     [tokens][slots].
+ * bias       flat [experts]; or NULL.
+ */
+WEFT_NODISCARD weft_status wefti_stream_route_forward(
+    weft_stream *stream, const wefti_math_tensor *affinity,
+    const wefti_math_tensor *expert, const wefti_math_tensor *weight,
+    const wefti_math_tensor *logits, const wefti_math_tensor *bias,
+    const wefti_math_routing *how);
+WEFT_NODISCARD weft_status wefti_stream_route_backward(
+    weft_stream *stream, const wefti_math_tensor *dlogits,
+    const wefti_math_tensor *dweight, const wefti_math_tensor *affinity,
+    const wefti_math_tensor *expert);
+
+/*
+ * counts     i32, flat [experts].
+ * place      i32, [tokens][slots], as expert; rows has room for all.
+ * load       f64, flat [experts]; added to.
+ * weight     [tokens][slots]; or NULL.
+ */
+WEFT_NODISCARD weft_status wefti_stream_expert_order(
+    weft_stream *stream, const wefti_math_tensor *counts,
+    const wefti_math_tensor *place, const wefti_math_tensor *expert);
+WEFT_NODISCARD weft_status
+wefti_stream_expert_load(weft_stream *stream, const wefti_math_tensor *load,
+                         const wefti_math_tensor *expert);
+WEFT_NODISCARD weft_status wefti_stream_expert_spread(
+    weft_stream *stream, const wefti_math_tensor *rows,
+    const wefti_math_tensor *x, const wefti_math_tensor *place,
+    const wefti_math_tensor *weight);
+WEFT_NODISCARD weft_status wefti_stream_expert_collect(
+    weft_stream *stream, const wefti_math_tensor *x,
+    const wefti_math_tensor *rows, const wefti_math_tensor *place,
+    const wefti_math_tensor *weight);
+WEFT_NODISCARD weft_status wefti_stream_expert_dots(
+    weft_stream *stream, const wefti_math_tensor *dweight,
+    const wefti_math_tensor *rows, const wefti_math_tensor *dx,
+    const wefti_math_tensor *place);
+
+/*
+ * x y        [rows][inputs], [rows][outputs]: room for at least the sum of
+ *            counts.
+ * weight     [experts outputs][inputs].
+ * gate_up    [rows][2 width]; d_gate_up may be it.
+ */
+WEFT_NODISCARD weft_status wefti_stream_expert_gemm(
+    weft_stream *stream, wefti_expert_product product,
+    const wefti_math_tensor *x, const wefti_math_tensor *y,
+    const wefti_math_tensor *weight, const wefti_math_tensor *counts);
+WEFT_NODISCARD weft_status wefti_stream_expert_gate(
+    weft_stream *stream, const wefti_math_tensor *out,
+    const wefti_math_tensor *gate_up, const wefti_math_tensor *counts);
+WEFT_NODISCARD weft_status wefti_stream_expert_gate_backward(
+    weft_stream *stream, const wefti_math_tensor *d_gate_up,
+    const wefti_math_tensor *dout, const wefti_math_tensor *gate_up,
+    const wefti_math_tensor *counts);
 
 /* ---- gemm.h: all strided
  * -------------------------------------------------------

@@ -24,9 +24,11 @@
 #include "kernels/math/cross_entropy.h"
 #include "kernels/math/elementwise.h"
 #include "kernels/math/embedding.h"
+#include "kernels/math/experts.h"
 #include "kernels/math/gemm.h"
 #include "kernels/math/rmsnorm.h"
 #include "kernels/math/rope.h"
+#include "kernels/math/route.h"
 #include "kernels/math/sumsq.h"
 #include "kernels/math/swiglu.h"
 
@@ -48,6 +50,16 @@
     X(cross_entropy)                                                           \
     X(softmax_part)                                                            \
     X(cross_entropy_part)                                                      \
+    X(route_forward)                                                           \
+    X(route_backward)                                                          \
+    X(expert_order)                                                            \
+    X(expert_load)                                                             \
+    X(expert_spread)                                                           \
+    X(expert_collect)                                                          \
+    X(expert_dots)                                                             \
+    X(expert_gemm)                                                             \
+    X(expert_gate)                                                             \
+    X(expert_gate_backward)                                                    \
     X(adamw)                                                                   \
     X(fill)                                                                    \
     X(scale)                                                                   \

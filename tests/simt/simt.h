@@ -150,6 +150,10 @@ static inline int __ffs(int bits)
 {
     return __builtin_ffs(bits);
 }
+static inline int __popc(unsigned bits)
+{
+    return __builtin_popcount(bits);
+}
 
 /* Atomics: relaxed, as CUDA's; each returns what was there. */
 template <class Value, class Change> Value simt_atomic(Value *at, Change change)

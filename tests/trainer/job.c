@@ -74,13 +74,13 @@ static real *make_room(size_t count)
     return room;
 }
 
-/* From wherever it computes. */
+/* From where the replica computes. */
 static void copy(const wefti_replica *replica, real *to, const real *from,
                  size_t elems)
 {
     scratch_require(
         wefti_replica_copy(replica, to, from, elems * sizeof(real)) == WEFT_OK,
-        "a copy");
+        weft_error_text());
 }
 
 /* What is here of a tensor, to its places in the whole. */
@@ -99,8 +99,8 @@ static void keep_own(real *to, const real *flat, const wefti_replica *replica,
                      const wefti_tensor *tensor)
 {
     wefti_tensor_share own;
-    if (!wefti_tensor_cut(&replica->plan, tensor, replica->groups[0].rank,
-                          &own)) {
+    if (!wefti_tensor_cut(&replica->plan, tensor,
+                          replica->groups[tensor->info.group].rank, &own)) {
         return;
     }
     for (size_t past = 0; past < own.elems;) {
@@ -113,11 +113,12 @@ static void keep_own(real *to, const real *flat, const wefti_replica *replica,
     }
 }
 
-/* All that rank 0 has without a pipeline, each rank's own with one. */
+/* All that rank 0 has where that is all, else each rank's own. */
 static void keep_tensors(job_result *result, const wefti_replica *replica)
 {
-    bool whole =
-        replica->pipe.info.ranks == 1 && replica->plan.tensor.parts < 2;
+    bool whole = replica->pipe.info.ranks == 1 &&
+                 replica->plan.tensor.parts < 2 &&
+                 replica->plan.expert_parts == 1;
     size_t at = 0;
     for (size_t i = 0; i < replica->plan.tensor_count; i++) {
         const wefti_tensor *tensor = &replica->plan.tensors[i];
@@ -132,14 +133,14 @@ static void keep_tensors(job_result *result, const wefti_replica *replica)
             at += tensor->copy ? 0 : elems;
             continue;
         }
-        keep_own(result->gradients + at, replica->groups[0].gradient.leaf,
-                 replica, tensor);
+        const wefti_parameter_group *group =
+            &replica->groups[tensor->info.group];
+        keep_own(result->gradients + at, group->gradient.leaf, replica, tensor);
         if (whole && replica->rank == 0) {
             copy(replica, result->parameters + at,
                  wefti_replica_values(replica, tensor), elems);
         } else if (!whole) {
-            keep_own(result->parameters + at, replica->groups[0].values,
-                     replica, tensor);
+            keep_own(result->parameters + at, group->values, replica, tensor);
         }
         at += elems;
     }

@@ -191,15 +191,12 @@ static const struct refusal {
     {HEAD "model: \xFF", WEFT_ERR_INVALID, "not YAML"},
     {HEAD "model: {layers: \x01}", WEFT_ERR_INVALID, "not YAML"},
     /* right, but not yet */
-    {HEAD "overlap: {expert: false}", WEFT_ERR_UNSUPPORTED, "overlap.expert"},
     {HEAD "overlap: {comm_sms: 1}", WEFT_ERR_UNSUPPORTED,
      "2:21: overlap.comm_sms: 1 is not possible in this version; allowed is "
      "0"},
-    {HEAD "parallel: {expert_model_parallel_size: 4}", WEFT_ERR_UNSUPPORTED,
-     "allowed is 1"},
     {HEAD "parallel: {context_parallel_size: 2}", WEFT_ERR_UNSUPPORTED, "is 1"},
     {HEAD "parallel: {schedule: .csv}", WEFT_ERR_INVALID, "FILE.csv"},
-    {HEAD "model: {experts: 8}", WEFT_ERR_UNSUPPORTED, "allowed is 0"},
+    {HEAD "moe: {node_limit: 2}", WEFT_ERR_UNSUPPORTED, "allowed is 0"},
     {HEAD "model: {dtype: bf16}", WEFT_ERR_UNSUPPORTED, "allowed is fp32"},
     {HEAD "memory: {recompute: full}", WEFT_ERR_UNSUPPORTED, "is none"},
     {HEAD "memory: {ema: fp32}", WEFT_ERR_UNSUPPORTED, "allowed is none"},

@@ -44,7 +44,11 @@ static void set_up(fixture *fix, const wefti_model_shape *shape, uint64_t seed)
     assert_non_null(fix->values);
     assert_non_null(fix->gradients);
     const wefti_start start = {1, 0.02, 1};
-    wefti_parameters_init(&fix->plan, seed, &start, &fix->values);
+    real *groups[WEFTI_TENSOR_GROUPS_MOST];
+    for (size_t g = 0; g < fix->plan.group_count; g++) {
+        groups[g] = fix->values + wefti_model_start(&fix->plan, g);
+    }
+    wefti_parameters_init(&fix->plan, seed, &start, groups);
     for (size_t i = 0; i < fix->plan.flat_elems; i++) {
         fix->gradients[i] = (real)NAN;
         /* Norm weights away from one, everything of a size that matters. */
@@ -110,9 +114,10 @@ static void check_gradients(const wefti_model_shape *shape, uint64_t seed)
         const wefti_tensor *tensor = &fix.plan.tensors[i];
         double worst = 0, size = 0;
         for (int k = 0; k < SAMPLES; k++) {
-            size_t at =
-                tensor->start_elems + wefti_random_next(&random) %
-                                          (wefti_tensor_elems(&tensor->info));
+            size_t at = wefti_model_start(&fix.plan, tensor->info.group) +
+                        tensor->start_elems +
+                        wefti_random_next(&random) %
+                            (wefti_tensor_elems(&tensor->info));
             double wanted = scale * difference(&fix, &fix.values[at], 1e-4);
             double got = (double)fix.gradients[at];
             assert_true(isfinite(got));
@@ -157,6 +162,25 @@ static void test_gradient_tied_matches_differences(void **state)
     shape.kv_heads = 1;
     shape.layers = 3;
     check_gradients(&shape, 4);
+}
+
+/* The choice of experts, which has no slope, stays as it is at a step. */
+static void test_gradient_experts_matches_differences(void **state)
+{
+    (void)state;
+    wefti_model_shape shape = small;
+    shape.experts = 5;
+    shape.experts_per_token = 2;
+    check_gradients(&shape, 5);
+    shape.shared_experts = 2;
+    shape.experts = 1;
+    shape.experts_per_token = 1;
+    check_gradients(&shape, 6);
+    shape.experts = 8;
+    shape.experts_per_token = 3;
+    shape.expert_groups = 4;
+    shape.group_limit = 2;
+    check_gradients(&shape, 7);
 }
 
 static weft_status expect_up(void *context, size_t tensor)
@@ -254,6 +278,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_gradient_untied_matches_differences),
         cmocka_unit_test(test_gradient_tied_matches_differences),
+        cmocka_unit_test(test_gradient_experts_matches_differences),
         cmocka_unit_test(test_hooks_each_tensor_is_reported_once_in_order),
         cmocka_unit_test(test_hooks_error_ends_the_pass),
         cmocka_unit_test(test_predict_prefix_gives_the_same_logits),

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 
 struct wefti_model {
+    const wefti_parameters *plan;
     real *losses;        /* of tokens */
     weft_device *device; /* the host */
     wefti_workspace workspace;
@@ -25,6 +26,7 @@ weft_status wefti_model_create(const wefti_parameters *plan, size_t sequences,
     if (!model) {
         return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for a model");
     }
+    model->plan = plan;
     weft_status status = weft_device_open("host", 0, &model->device);
     if (status == WEFT_OK) {
         status = wefti_workspace_init(&model->workspace, model->device, NULL,
@@ -71,13 +73,32 @@ size_t wefti_model_get_arena_bytes(const wefti_model *model)
     return (model->arena_elems + model->workspace.arena_elems) * sizeof(real);
 }
 
+size_t wefti_model_start(const wefti_parameters *plan, size_t group)
+{
+    size_t start = 0;
+    for (size_t g = 0; g < group; g++) {
+        start += plan->groups[g].flat_elems;
+    }
+    return start;
+}
+
+static wefti_stage_pass begin(const wefti_model *model, const real *values,
+                              const wefti_micro_batch *batch,
+                              const wefti_model_hooks *hooks)
+{
+    wefti_stage_pass pass = {.batch = batch, .hooks = hooks};
+    for (size_t g = 0; g < model->plan->group_count; g++) {
+        pass.values[g] = values + wefti_model_start(model->plan, g);
+    }
+    return pass;
+}
+
 weft_status wefti_model_predict(wefti_model *model, const real *values,
                                 const wefti_micro_batch *batch,
                                 const wefti_model_hooks *hooks,
                                 const real **logits_out)
 {
-    wefti_stage_pass pass = {
-        .batch = batch, .values = {values}, .hooks = hooks};
+    wefti_stage_pass pass = begin(model, values, batch, hooks);
     *logits_out = wefti_stage_logits(model->stage, pass.slot);
     return wefti_stage_forward(model->stage, &pass);
 }
@@ -103,8 +124,7 @@ weft_status wefti_model_evaluate(wefti_model *model, const real *values,
                                  const wefti_model_hooks *hooks,
                                  double *losses_out)
 {
-    wefti_stage_pass pass = {
-        .batch = batch, .values = {values}, .hooks = hooks};
+    wefti_stage_pass pass = begin(model, values, batch, hooks);
     weft_status status = wefti_stage_forward(model->stage, &pass);
     if (status == WEFT_OK) {
         status = measure(model, &pass, false, 0, losses_out);
@@ -117,10 +137,10 @@ weft_status wefti_model_train(wefti_model *model, const real *values,
                               const wefti_model_hooks *hooks, real *gradients,
                               double *losses_out)
 {
-    wefti_stage_pass pass = {.batch = batch,
-                             .values = {values},
-                             .gradients = {gradients},
-                             .hooks = hooks};
+    wefti_stage_pass pass = begin(model, values, batch, hooks);
+    for (size_t g = 0; g < model->plan->group_count; g++) {
+        pass.gradients[g] = gradients + wefti_model_start(model->plan, g);
+    }
     weft_status status = wefti_stage_forward(model->stage, &pass);
     if (status == WEFT_OK) {
         status = measure(model, &pass, true, scale, losses_out);

@@ -29,6 +29,9 @@ WEFT_NODISCARD weft_status wefti_model_create(const wefti_parameters *plan,
                                               wefti_model **model_out);
 void wefti_model_destroy(wefti_model *model); /* NULL is legal */
 
+/* Where a group's array begins in a model's: they are one behind the other. */
+size_t wefti_model_start(const wefti_parameters *plan, size_t group);
+
 /*
  * wefti_model_predict - logits of every token.
  *

@@ -139,6 +139,8 @@ typedef struct wefti_config {
         int64_t node_limit;
         const char *dispatch;
         int64_t balance_every;
+        double balance_rate;
+        int64_t room; /* rows for each token; 0: all that can come */
     } moe;
 
     struct {

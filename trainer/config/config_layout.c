@@ -287,6 +287,9 @@ weft_status wefti_config_check(const wefti_config *config, int nranks)
         status = check_batch(config, copies);
     }
     if (status == WEFT_OK) {
+        status = wefti_config_check_experts(config, nranks);
+    }
+    if (status == WEFT_OK) {
         status = wefti_config_check_pipeline(config, nranks);
     }
     /* Both directions of a schedule have half of the micro-batches. */

@@ -6,10 +6,17 @@
 
 #include <stdio.h>
 
+const wefti_model_block *const *
+wefti_layer_blocks(const wefti_model_shape *shape)
+{
 #define ROW(name) &wefti_##name##_block,
-const wefti_model_block *const wefti_layer_blocks[] = {
-    WEFTI_LAYER_BLOCK_LIST(ROW) NULL};
+    static const wefti_model_block *const dense[] = {WEFTI_LAYER_BLOCK_LIST(ROW)
+                                                         NULL};
+    static const wefti_model_block *const experts[] = {
+        WEFTI_EXPERT_LAYER_BLOCK_LIST(ROW) NULL};
 #undef ROW
+    return shape->experts > 0 ? experts : dense;
+}
 
 void wefti_layer_list_tensor(wefti_tensor_list *list, size_t layer,
                              const wefti_tensor_info *info)
@@ -59,11 +66,12 @@ static void append(wefti_builder *builder, const wefti_model_block *block,
 static void append_layer(wefti_builder *builder, size_t layer, bool receives,
                          bool sends)
 {
+    const wefti_model_block *const *blocks =
+        wefti_layer_blocks(&builder->plan->shape);
     builder->tensor = wefti_tensor_of_layer(builder->plan, layer);
-    for (const wefti_model_block *const *block = wefti_layer_blocks; *block;
-         block++) {
+    for (const wefti_model_block *const *block = blocks; *block; block++) {
         begin(builder, *block, layer);
-        if (receives && block == wefti_layer_blocks) {
+        if (receives && block == blocks) {
             wefti_append_receive(builder);
         }
         (*block)->append(builder);

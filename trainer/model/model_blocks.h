@@ -5,7 +5,8 @@
  *
  *   embedding | attention ffn | attention ffn | ... | head
  *
- * A block of a decoder layer is a file of its own and a line in the list below.
+ * Of a mixture of experts, experts are in ffn's place. A block of a decoder
+ * layer is a file of its own and a line in the lists below.
  * It reads the residual stream, writes the next, and in its backward turns the
  * gradient of what it wrote into that of what it read, in place:
  *
@@ -45,16 +46,21 @@ typedef struct wefti_model_block {
 #define WEFTI_LAYER_BLOCK_LIST(X)                                              \
     X(attention)                                                               \
     X(ffn)
+#define WEFTI_EXPERT_LAYER_BLOCK_LIST(X)                                       \
+    X(attention)                                                               \
+    X(experts)
 
 #define WEFTI_BLOCK_DECLARE(name)                                              \
     extern const wefti_model_block wefti_##name##_block;
 WEFTI_BLOCK_DECLARE(embedding)
 WEFTI_LAYER_BLOCK_LIST(WEFTI_BLOCK_DECLARE)
+WEFTI_BLOCK_DECLARE(experts)
 WEFTI_BLOCK_DECLARE(head)
 #undef WEFTI_BLOCK_DECLARE
 
-/* The list; NULL after the last. */
-extern const wefti_model_block *const wefti_layer_blocks[];
+/* Those of a model's layers; NULL after the last. */
+const wefti_model_block *const *
+wefti_layer_blocks(const wefti_model_shape *shape);
 
 /* Lists a layer's tensor: name and pieces get the layer's prefix, rows are the
  * sum of the pieces'. */

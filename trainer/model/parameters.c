@@ -325,6 +325,7 @@ weft_status wefti_parameters_plan_list(const wefti_parameters_config *config,
                            .tensor = config->tensor,
                            .part_count = config->part_count,
                            .group_count = list->group_count,
+                           .expert_parts = config->expert_parts,
                            .copies_head = config->shape.tied && config->cut};
     weft_status status = number_tensors(plan_out, config, list);
     if (status == WEFT_OK) {
@@ -349,7 +350,7 @@ weft_status wefti_parameters_plan(const wefti_model_shape *shape,
     const wefti_layer_run whole = {.layers_end = shape->layers};
     const wefti_parameters_config config = {.shape = *shape,
                                             .bucket_bytes = bucket_bytes,
-                                            .nranks = {nranks},
+                                            .nranks = {nranks, nranks},
                                             .expert_parts = 1,
                                             .parts = &whole,
                                             .part_count = 1};
@@ -389,6 +390,8 @@ static double start_deviation(const wefti_parameters *plan,
     case WEFTI_TENSOR_EMBEDDING:
         /* A tied embedding is also the head, and must guess evenly. */
         return plan->shape.tied ? start->head : start->embedding;
+    case WEFTI_TENSOR_BIAS:
+        return 0;
     case WEFTI_TENSOR_HEAD:
     case WEFTI_TENSOR_NORM:
         break;

@@ -114,7 +114,8 @@ typedef struct wefti_parameters {
     size_t *modules;        /* the first tensor of each */
     wefti_layer_run *parts; /* in order of layers */
     size_t part_count;
-    bool copies_head; /* tied, and cut: see above */
+    bool copies_head;    /* tied, and cut: see above */
+    size_t expert_parts; /* 1: all experts are here */
     wefti_group_plan groups[WEFTI_TENSOR_GROUPS_MOST];
     size_t group_count;
     size_t bucket_count, flat_elems, own_elems; /* of all groups */
@@ -123,7 +124,7 @@ typedef struct wefti_parameters {
 } wefti_parameters;
 
 /*
- * wefti_parameters_plan - lay out a whole decoder, of one group.
+ * wefti_parameters_plan - lay out a whole decoder; each group has nranks.
  *
  * bucket_bytes   a bucket is closed as soon as it holds that much; the first
  *                two at a quarter of it, the next two at half.

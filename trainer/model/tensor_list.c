@@ -38,8 +38,9 @@ static void list_all(wefti_tensor_list *list, const wefti_model_shape *shape)
     wefti_embedding_block.list(list, shape, 0);
     for (size_t layer = 0; layer < shape->layers; layer++) {
         wefti_tensor_list_begin_module(list);
-        for (size_t i = 0; wefti_layer_blocks[i]; i++) {
-            wefti_layer_blocks[i]->list(list, shape, layer);
+        const wefti_model_block *const *blocks = wefti_layer_blocks(shape);
+        for (size_t i = 0; blocks[i]; i++) {
+            blocks[i]->list(list, shape, layer);
         }
     }
     wefti_tensor_list_begin_module(list);
@@ -84,5 +85,7 @@ size_t wefti_tensor_elems(const wefti_tensor_info *info)
 
 size_t wefti_tensor_dimensions(const wefti_tensor_info *info)
 {
-    return info->kind == WEFTI_TENSOR_NORM ? 1 : 2;
+    return info->kind == WEFTI_TENSOR_NORM || info->kind == WEFTI_TENSOR_BIAS
+               ? 1
+               : 2;
 }

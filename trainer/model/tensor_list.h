@@ -31,6 +31,12 @@ typedef struct wefti_model_shape {
     size_t seq; /* tokens of a sequence */
     double rope_theta;
     bool tied; /* the head is the embedding */
+    /* Of a mixture of experts; experts 0: a dense model. */
+    size_t experts, experts_per_token; /* of width ffn, like the shared ones */
+    size_t shared_experts;             /* that every token goes to */
+    size_t expert_groups, group_limit; /* kernels/math/route.h; 0 counts as 1 */
+    size_t expert_room; /* rows of a rank's experts for each token of its own
+                           that there is room for; 0: for all that can come */
 } wefti_model_shape;
 
 /* What a tensor is, which decides its start values and weight decay. */
@@ -39,7 +45,8 @@ typedef enum wefti_tensor_kind {
     WEFTI_TENSOR_NORM,      /* a vector: ones, no decay */
     WEFTI_TENSOR_INPUT,     /* reads the residual: noise by fan-in, decay */
     WEFTI_TENSOR_OUTPUT,    /* writes to it: less by depth, decay */
-    WEFTI_TENSOR_HEAD       /* noise so small that the first guess is even */
+    WEFTI_TENSOR_HEAD,      /* noise so small that the first guess is even */
+    WEFTI_TENSOR_BIAS       /* a vector: zeros, no decay, no gradient */
 } wefti_tensor_kind;
 
 /* Along what a tensor may be cut over ranks that share its layer. */
@@ -63,7 +70,7 @@ typedef struct wefti_tensor_piece {
 enum { WEFTI_TENSOR_PIECES_MOST = 3 };
 
 /* Groups are numbered like the mesh's kinds of replicas: dense, experts. */
-enum { WEFTI_TENSOR_GROUPS_MOST = 2 };
+enum { WEFTI_TENSOR_GROUP_EXPERTS = 1, WEFTI_TENSOR_GROUPS_MOST = 2 };
 
 /* Matrices are [outputs][inputs]. */
 typedef struct wefti_tensor_info {

@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "overlap/schedule/schedule.h"
+#include "trainer/model/expert_exchange.h"
 #include "trainer/model/storage.h"
 #include "trainer/pipe/pipe_call.h"
 #include "trainer/pipe/pipe_links.h"
@@ -236,6 +237,56 @@ static weft_status make_buffers(wefti_pipe *pipe, const wefti_replica *replica)
     return status;
 }
 
+/* slots: micro-batches at a time. */
+static wefti_experts_config configure_experts(const wefti_pipe *pipe,
+                                              const wefti_replica *replica,
+                                              size_t slots)
+{
+    return (wefti_experts_config){
+        .plan = &replica->plan,
+        .comm = pipe->mesh->comms[WEFTI_MESH_EXPERTS],
+        .device = replica->config.device,
+        .compute = replica->compute,
+        .tokens = replica->config.micro_batch * replica->config.shape.seq,
+        .slots = slots,
+        .overlaps = replica->config.expert_overlap,
+        .context = (wefti_replica *)replica,
+        .stop = pipe->links[WEFTI_LINK_EXPERTS].stop,
+        .resume = pipe->links[WEFTI_LINK_EXPERTS].resume};
+}
+
+/* Where other ranks have some of the experts. */
+static weft_status make_experts(wefti_pipe *pipe, const wefti_replica *replica)
+{
+    const wefti_experts_config config =
+        configure_experts(pipe, replica, pipe->slots);
+    pipe->workspace.loads =
+        replica->config.shape.experts > 0 ? replica->sums.loads : NULL;
+    if (replica->config.shape.experts == 0 ||
+        wefti_experts_here(&replica->plan)) {
+        return WEFT_OK;
+    }
+    if (has_action(pipe, WEFT_ACTION_OFFLOAD)) {
+        return wefti_error(WEFT_ERR_UNSUPPORTED,
+                           "parallel.schedule: OFFLOAD is not possible in this "
+                           "version with parallel.expert_model_parallel_size "
+                           "above 1: rows of experts stay in their slot");
+    }
+    weft_status status = wefti_experts_create(&config, &pipe->experts);
+    pipe->workspace.experts = pipe->experts;
+    return status;
+}
+
+double wefti_pipe_expert_bytes(const wefti_pipe *pipe,
+                               const wefti_replica *replica, size_t slots)
+{
+    const wefti_experts_config config = configure_experts(pipe, replica, slots);
+    return replica->config.shape.experts > 0 &&
+                   !wefti_experts_here(&replica->plan)
+               ? wefti_experts_bytes(&config)
+               : 0;
+}
+
 weft_status wefti_pipe_estimate(const wefti_pipe *pipe,
                                 const wefti_pipe_config *config,
                                 wefti_replica *replica, double *bytes_out)
@@ -247,10 +298,12 @@ weft_status wefti_pipe_estimate(const wefti_pipe *pipe,
     weft_status status = weft_pipeline_predict(&executed, pipe->rank, &peaks);
     if (status == WEFT_OK) {
         planned.workspace.sequences = replica->config.micro_batch;
-        *bytes_out = (double)peaks.slots *
-                         (double)count_slot_elems(&planned, &replica->plan) *
-                         sizeof(real) +
-                     (double)peaks.bytes;
+        *bytes_out =
+            (double)peaks.slots *
+                (double)count_slot_elems(&planned, &replica->plan) *
+                sizeof(real) +
+            wefti_pipe_expert_bytes(pipe, replica, (size_t)peaks.slots) +
+            (double)peaks.bytes;
     }
     return status;
 }
@@ -288,6 +341,9 @@ weft_status wefti_pipe_open(wefti_pipe *pipe, const wefti_pipe_config *config,
         status = make_stages(pipe, &replica->plan);
     }
     if (status == WEFT_OK) {
+        status = make_experts(pipe, replica);
+    }
+    if (status == WEFT_OK) {
         status = make_buffers(pipe, replica);
     }
     if (status == WEFT_OK) {
@@ -301,6 +357,7 @@ void wefti_pipe_fini(wefti_pipe *pipe)
 {
     wefti_pipe_links_close(pipe->links); /* what is queued uses the rest */
     weft_pipeline_destroy(pipe->pipeline);
+    wefti_experts_destroy(pipe->experts);
     wefti_pipe_reduce_close(pipe);
     weft_device *device = pipe->workspace.device;
     wefti_storage_free_on(device, pipe->tied);

@@ -65,6 +65,7 @@ typedef struct wefti_pipe {
     real *rows[2];
     real *tied; /* [vocab][hidden]: the other end's; or NULL */
     wefti_node_link links[WEFTI_LINKS];
+    struct wefti_experts *experts; /* of other ranks; NULL: all are here */
     weft_bucket_mode mode;
 } wefti_pipe;
 
@@ -101,6 +102,11 @@ WEFT_NODISCARD weft_status wefti_pipe_estimate(const wefti_pipe *pipe,
                                                const wefti_pipe_config *config,
                                                struct wefti_replica *replica,
                                                double *bytes_out);
+
+/* Of it, rows of experts that come from other ranks. */
+double wefti_pipe_expert_bytes(const wefti_pipe *pipe,
+                               const struct wefti_replica *replica,
+                               size_t slots);
 
 /* wefti_pipe_open - everything else, when the replica has its arrays. */
 WEFT_NODISCARD weft_status wefti_pipe_open(wefti_pipe *pipe,

@@ -108,7 +108,10 @@ typedef struct wefti_program_pass {
     const real *parameters[WEFTI_TENSOR_GROUPS_MOST];
     real *gradients[WEFTI_TENSOR_GROUPS_MOST];
     const wefti_model_hooks *hooks;
-    const real *rope; /* [length][head_dim] cosines and sines */
+    const real *rope;              /* [length][head_dim] cosines and sines */
+    size_t slot;                   /* the micro-batch's */
+    struct wefti_experts *experts; /* of other ranks; NULL: there are none */
+    double *loads; /* [layers][experts] added to in I; NULL: not wanted */
     real *regions[WEFTI_REGIONS];
     wefti_stage_port input, output;
     /* [WEFTI_LINKS]; NULL: nothing is exchanged, and values stay as they are */

@@ -11,7 +11,10 @@ const wefti_weave_row wefti_weave_template[] = {
     {false, WEFTI_CALL_FORWARD, "attention"},
     {true, WEFTI_CALL_INPUTS, "ffn"},
     {true, WEFTI_CALL_WEIGHTS, "ffn"},
+    {true, WEFTI_CALL_INPUTS, "experts"},
+    {true, WEFTI_CALL_WEIGHTS, "experts"},
     {false, WEFTI_CALL_FORWARD, "ffn"},
+    {false, WEFTI_CALL_FORWARD, "experts"},
     {true, WEFTI_CALL_INPUTS, "attention"},
     {true, WEFTI_CALL_WEIGHTS, "attention"},
 };

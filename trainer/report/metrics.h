@@ -25,7 +25,8 @@ typedef struct wefti_metrics_step {
     double val_loss;
     double grad_norm; /* before clipping */
     double lr;
-    double tokens_per_s; /* of all ranks together */
+    double expert_load_ratio; /* largest over mean, of the worst layer */
+    double tokens_per_s;      /* of all ranks together */
     double step_ms;
     double step_ms_max;
     double compute_ms;

@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * trainer/config/config_experts.c - whether a mixture of experts is possible.
+ */
+#include "base/error.h"
+#include "trainer/config/config_key.h"
+#include "trainer/model/parameters.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#define refuse_key(config, ...)                                                \
+    wefti_config_refuse(config, WEFT_ERR_INVALID, __VA_ARGS__)
+
+static bool spreads(const wefti_config *config, int64_t ranks)
+{
+    const int64_t experts = config->model.experts;
+    const int64_t rows = experts % ranks == 0 ? experts / ranks : 0;
+    const int64_t part = config->model.hidden_size * config->model.ffn_size;
+    return rows > 0 && rows * part % WEFTI_BLOCK_ELEMS == 0;
+}
+
+/* Each rank has whole experts, in whole blocks of parameters. */
+static weft_status check_spread(const wefti_config *config)
+{
+    const int64_t ranks = config->parallel.expert_model_parallel_size;
+    int64_t below = ranks - 1, above = ranks + 1;
+    char next[32] = "";
+    if (spreads(config, ranks) || ranks == 1) {
+        return WEFT_OK;
+    }
+    while (below > 1 && !spreads(config, below)) {
+        below--;
+    }
+    while (above <= config->model.experts && !spreads(config, above)) {
+        above++;
+    }
+    if (above <= config->model.experts) {
+        snprintf(next, sizeof(next), " or %" PRId64, above);
+    }
+    return refuse_key(config, "parallel", "expert_model_parallel_size",
+                      "does not give each rank as many of model.experts "
+                      "%" PRId64 ", with hidden_size * ffn_size * experts a "
+                      "multiple of %d on each; nearest that work: %" PRId64
+                      "%s",
+                      config->model.experts, WEFTI_BLOCK_ELEMS, below, next);
+}
+
+static weft_status check_choice(const wefti_config *config)
+{
+    return config->model.experts_per_token > config->model.experts
+               ? refuse_key(config, "model", "experts_per_token",
+                            "is more than model.experts %" PRId64
+                            "; allowed is up to that",
+                            config->model.experts)
+               : WEFT_OK;
+}
+
+/* Ranks that have the same tokens would count them twice. */
+static weft_status check_axes(const wefti_config *config)
+{
+    static const char *const names[] = {"tensor_model_parallel_size",
+                                        "context_parallel_size"};
+    const int64_t sizes[] = {config->parallel.tensor_model_parallel_size,
+                             config->parallel.context_parallel_size};
+    for (int i = 0; i < 2; i++) {
+        if (sizes[i] > 1) {
+            return wefti_config_refuse(
+                config, WEFT_ERR_UNSUPPORTED, "parallel", names[i],
+                "is not possible in this version with model.experts above 0; "
+                "allowed is 1");
+        }
+    }
+    return WEFT_OK;
+}
+
+/* What ranks that exchange rows of experts cannot do yet. */
+static weft_status check_together(const wefti_config *config)
+{
+    static const char *const why =
+        "is not possible in this version with "
+        "parallel.expert_model_parallel_size above 1; allowed is";
+    if (config->train.elastic) {
+        return wefti_config_refuse(config, WEFT_ERR_UNSUPPORTED, "train",
+                                   "elastic", "%s false", why);
+    }
+    if (config->train.deterministic) {
+        return wefti_config_refuse(
+            config, WEFT_ERR_UNSUPPORTED, "train", "deterministic",
+            "does not hold with parallel.expert_model_parallel_size above 1: "
+            "an expert's gradient is added up over the tokens of several "
+            "ranks at once; allowed is false");
+    }
+    if (config->checkpoint.inside > 0) {
+        return wefti_config_refuse(config, WEFT_ERR_UNSUPPORTED, "checkpoint",
+                                   "inside", "%s 0", why);
+    }
+    if (strcmp(config->train.device, "cuda") == 0) {
+        return wefti_config_refuse(config, WEFT_ERR_UNSUPPORTED, "train",
+                                   "device", "%s host or shadow", why);
+    }
+    return WEFT_OK;
+}
+
+weft_status wefti_config_check_experts(const wefti_config *config, int nranks)
+{
+    const wefti_mesh sizes = wefti_config_mesh(config, nranks);
+    wefti_mesh mesh;
+    if (config->model.experts == 0) {
+        return sizes.ep == 1
+                   ? WEFT_OK
+                   : refuse_key(config, "parallel",
+                                "expert_model_parallel_size",
+                                "and model.experts 0: allowed is 1, or a model "
+                                "with experts");
+    }
+    weft_status status = check_choice(config);
+    if (status == WEFT_OK) {
+        status = check_axes(config);
+    }
+    if (status == WEFT_OK) {
+        status = check_spread(config);
+    }
+    if (status == WEFT_OK && sizes.ep > 1) {
+        status = check_together(config);
+    }
+    if (status == WEFT_OK && sizes.ep > 1 && sizes.dp > 0 &&
+        wefti_mesh_make(&sizes, nranks, &mesh) != WEFT_OK) {
+        status = refuse_key(config, "parallel", "expert_model_parallel_size",
+                            "on %d rank%s: %s", nranks, nranks == 1 ? "" : "s",
+                            weft_error_text());
+    }
+    return status;
+}

@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * trainer/model/expert_exchange.c - turns, their batches, and the stream
+ * between compute and the exchange.
+ */
+#include "trainer/model/expert_exchange.h"
+
+#include "base/check.h"
+#include "base/error.h"
+#include "weft/moe.h"
+
+#include <stdlib.h>
+
+/* What a layer has in a slot. */
+typedef struct turn {
+    weft_moe_batch batch;
+    weft_event *done; /* of its last exchange */
+} turn;
+
+struct wefti_experts {
+    wefti_experts_config config;
+    weft_moe *moe;
+    weft_stream *stream;  /* exchanges' */
+    weft_event *computed; /* what the next of them needs */
+    turn *turns;          /* [layers of the plan's parts][slots] */
+    size_t turn_count;
+};
+
+size_t wefti_experts_room(const wefti_parameters *plan, size_t tokens)
+{
+    const wefti_model_shape *shape = &plan->shape;
+    const size_t parts = plan->expert_parts > 0 ? plan->expert_parts : 1;
+    const size_t here = shape->experts / parts;
+    const size_t slots = shape->experts_per_token;
+    size_t most = (slots < here ? slots : here) * parts;
+    if (parts > 1 && shape->expert_room > 0 && shape->expert_room < most) {
+        most = shape->expert_room;
+    }
+    return most * tokens;
+}
+
+static size_t count_layers(const wefti_parameters *plan)
+{
+    size_t layers = 0;
+    for (size_t i = 0; i < plan->part_count; i++) {
+        layers += plan->parts[i].layers_end - plan->parts[i].first_layer;
+    }
+    return layers;
+}
+
+/* The turn of a layer of one of the plan's parts. */
+static turn *find(const wefti_experts *experts, wefti_expert_turn of)
+{
+    const wefti_parameters *plan = experts->config.plan;
+    size_t before = 0;
+    for (size_t i = 0; i < plan->part_count; i++) {
+        const wefti_layer_run *part = &plan->parts[i];
+        if (of.layer >= part->first_layer && of.layer < part->layers_end) {
+            size_t layer = before + of.layer - part->first_layer;
+            return &experts->turns[layer * experts->config.slots + of.slot];
+        }
+        before += part->layers_end - part->first_layer;
+    }
+    WEFTI_ASSERT(!"a layer of another rank");
+    return NULL;
+}
+
+double wefti_experts_bytes(const wefti_experts_config *config)
+{
+    const wefti_model_shape *shape = &config->plan->shape;
+    const double turns =
+        (double)count_layers(config->plan) * (double)config->slots;
+    const double row = (double)shape->hidden * sizeof(real);
+    const double room = (double)wefti_experts_room(config->plan, 1);
+    return (double)config->tokens * row *
+           (turns * room + 2 * (double)config->plan->expert_parts);
+}
+
+/* ---- making it ------------------------------------------------------------
+ */
+
+static weft_status make_turns(wefti_experts *experts)
+{
+    const size_t count =
+        count_layers(experts->config.plan) * experts->config.slots;
+    weft_status status = WEFT_OK;
+    experts->turns = calloc(count, sizeof(*experts->turns));
+    if (!experts->turns) {
+        return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for %zu turns",
+                           count);
+    }
+    for (; experts->turn_count < count && status == WEFT_OK;
+         experts->turn_count++) {
+        turn *own = &experts->turns[experts->turn_count];
+        own->batch.size_bytes = sizeof(own->batch);
+        status = weft_event_create(experts->config.device, &own->done);
+    }
+    return status;
+}
+
+static weft_status make_moe(wefti_experts *experts)
+{
+    const wefti_experts_config *config = &experts->config;
+    const wefti_model_shape *shape = &config->plan->shape;
+    const weft_moe_config moe = {
+        .size_bytes = sizeof(moe),
+        .comm = config->comm,
+        .device = config->device,
+        .hidden = shape->hidden,
+        .experts = (int)shape->experts,
+        .slots = (int)shape->experts_per_token,
+        .tokens = config->tokens,
+        .capacity = wefti_experts_room(config->plan, config->tokens),
+        .dtype = WEFTI_REAL_DTYPE,
+        .dispatch_dtype = WEFTI_REAL_DTYPE,
+        .combine_dtype = WEFT_DTYPE_F32,
+        .batches = (int)experts->turn_count,
+        .class_id = WEFT_CLASS_EP,
+        .label = "experts"};
+    return weft_moe_create(&moe, &experts->moe);
+}
+
+weft_status wefti_experts_create(const wefti_experts_config *config,
+                                 wefti_experts **experts_out)
+{
+    wefti_experts *experts = calloc(1, sizeof(*experts));
+    if (!experts) {
+        return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for experts");
+    }
+    experts->config = *config;
+    weft_status status = make_turns(experts);
+    if (status == WEFT_OK) {
+        status = weft_event_create(config->device, &experts->computed);
+    }
+    if (status == WEFT_OK) {
+        status = weft_stream_create(config->device, 0, &experts->stream);
+    }
+    if (status == WEFT_OK) {
+        status = make_moe(experts);
+    }
+    if (status != WEFT_OK) {
+        wefti_experts_destroy(experts);
+        return status;
+    }
+    *experts_out = experts;
+    return WEFT_OK;
+}
+
+void wefti_experts_destroy(wefti_experts *experts)
+{
+    if (!experts) {
+        return;
+    }
+    if (experts->stream) {
+        (void)!weft_stream_wait(experts->stream);
+    }
+    weft_moe_destroy(experts->moe);
+    for (size_t i = 0; i < experts->turn_count; i++) {
+        weft_event_destroy(experts->turns[i].done);
+    }
+    weft_event_destroy(experts->computed);
+    weft_stream_destroy(experts->stream);
+    free(experts->turns);
+    free(experts);
+}
+
+/* ---- exchanges ------------------------------------------------------------
+ */
+
+/* Behind what has been computed so far. */
+static weft_status begin(wefti_experts *experts)
+{
+    weft_status status =
+        weft_event_post(experts->computed, experts->config.compute);
+    return status == WEFT_OK
+               ? weft_event_wait(experts->computed, experts->stream)
+               : status;
+}
+
+static weft_status end(wefti_experts *experts, turn *own, weft_status status)
+{
+    if (status == WEFT_OK) {
+        status = weft_event_post(own->done, experts->stream);
+    }
+    return status == WEFT_OK && !experts->config.overlaps
+               ? weft_event_wait(own->done, NULL)
+               : status;
+}
+
+weft_status wefti_experts_dispatch(wefti_experts *experts,
+                                   wefti_expert_turn turn_of, const real *x,
+                                   const int32_t *expert, const real *weight,
+                                   size_t tokens)
+{
+    turn *own = find(experts, turn_of);
+    weft_moe_batch_fini(experts->moe, &own->batch);
+    weft_status status = begin(experts);
+    return end(experts, own,
+               status == WEFT_OK
+                   ? weft_moe_dispatch(experts->moe, x, expert,
+                                       (const float *)weight, tokens,
+                                       experts->stream, &own->batch)
+                   : status);
+}
+
+weft_status wefti_experts_combine(wefti_experts *experts,
+                                  wefti_expert_turn turn_of, const real *y,
+                                  real *out)
+{
+    turn *own = find(experts, turn_of);
+    weft_status status = begin(experts);
+    return end(experts, own,
+               status == WEFT_OK ? weft_moe_combine(experts->moe, &own->batch,
+                                                    y, out, experts->stream)
+                                 : status);
+}
+
+weft_status wefti_experts_combine_gradient(wefti_experts *experts,
+                                           wefti_expert_turn turn_of,
+                                           const real *dout, const real *y,
+                                           real *dy, real *dweight)
+{
+    turn *own = find(experts, turn_of);
+    weft_status status = begin(experts);
+    return end(experts, own,
+               status == WEFT_OK ? weft_moe_combine_gradient(
+                                       experts->moe, &own->batch, dout, y, dy,
+                                       (float *)dweight, experts->stream)
+                                 : status);
+}
+
+weft_status wefti_experts_dispatch_gradient(wefti_experts *experts,
+                                            wefti_expert_turn turn_of,
+                                            const real *drows, real *dx)
+{
+    turn *own = find(experts, turn_of);
+    weft_status status = begin(experts);
+    return end(experts, own,
+               status == WEFT_OK
+                   ? weft_moe_dispatch_gradient(experts->moe, &own->batch,
+                                                drows, dx, experts->stream)
+                   : status);
+}
+
+/* What has ended an exchange. */
+weft_status wefti_experts_check(const wefti_experts *experts)
+{
+    weft_fault fault = {.size_bytes = sizeof(fault)};
+    if (!experts) {
+        return WEFT_OK;
+    }
+    weft_status status = weft_comm_get_fault(experts->config.comm, &fault);
+    return status == WEFT_OK && fault.status != WEFT_OK
+               ? wefti_error(fault.status, "%s", fault.text)
+               : WEFT_OK;
+}
+
+static weft_status wait_here(const wefti_experts *experts, const turn *own)
+{
+    const wefti_experts_config *config = &experts->config;
+    if (config->stop) {
+        config->stop(config->context);
+    }
+    weft_status status = weft_event_wait(own->done, NULL);
+    if (config->resume) {
+        config->resume(config->context);
+    }
+    return status;
+}
+
+weft_status wefti_experts_await(wefti_experts *experts,
+                                wefti_expert_turn turn_of, bool waits)
+{
+    const turn *own = find(experts, turn_of);
+    weft_status status;
+    if (experts->config.compute) {
+        return weft_event_wait(own->done, experts->config.compute);
+    }
+    status = weft_event_test(own->done);
+    if (status == WEFT_INPROGRESS && waits) {
+        status = wait_here(experts, own);
+    }
+    return status == WEFT_OK ? wefti_experts_check(experts) : status;
+}
+
+const real *wefti_experts_rows(const wefti_experts *experts,
+                               wefti_expert_turn turn_of)
+{
+    return find(experts, turn_of)->batch.rows;
+}
+
+const int32_t *wefti_experts_counts(const wefti_experts *experts,
+                                    wefti_expert_turn turn_of)
+{
+    return find(experts, turn_of)->batch.expert_rows;
+}

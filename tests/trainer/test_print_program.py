@@ -24,7 +24,7 @@ NODE = re.compile(r"([FIW]) (\d+) (COMPUTE|POST|AWAIT) ([a-z]+)\.(\d+)\.(\w+)"
 VALUE = re.compile(r"value ([a-z]+)\.(\d+)\.([\w.]+): (\w+) at (\d+), (\d+) "
                    r"bytes, ([FIW]) (\d+) to ([FIW]) (\d+)$")
 LAYERS, HIDDEN, TOKENS, FFN = 8, 64, 4 * 64, 176
-ATTENTION = ["norm", "qkv", "attend", "out"]
+ATTENTION = ["norm", "qkv", "rope", "attend", "out"]
 FEED_FORWARD = ["norm", "gate_up", "swiglu", "down"]
 
 

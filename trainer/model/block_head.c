@@ -46,6 +46,7 @@ static void append(wefti_builder *builder)
     builder->tensor = wefti_tensor_head(builder->plan);
     wefti_append_linear(builder, "head", WEFTI_WHOLE, normed, d_normed, logits,
                         logits);
+    wefti_program_set_outside(program, logits);
     builder->residual = logits;
 }
 

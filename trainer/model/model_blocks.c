@@ -53,6 +53,9 @@ static void append_layer(wefti_builder *builder, size_t layer, bool receives,
     for (const wefti_model_block *const *block = wefti_layer_blocks; *block;
          block++) {
         wefti_program_begin_block(builder->program, (*block)->name, layer);
+        if (block != wefti_layer_blocks) {
+            wefti_program_go_on(builder->program);
+        }
         if (receives && block == wefti_layer_blocks) {
             wefti_append_receive(builder);
         }

@@ -74,6 +74,7 @@ size_t wefti_append_norm(wefti_builder *builder, wefti_node_rows rows,
             .calls = {norm_forward, first ? norm_first_inputs : norm_inputs,
                       norm_weights},
             .by_rows = rows == WEFTI_BY_ROWS,
+            .effort = WEFTI_EFFORT_NORM,
             .operands =
                 {[NORM_X] = {builder->residual, WEFTI_F_READS | WEFTI_I_READS},
                  [NORM_Y] = {normed, WEFTI_F_WRITES},

@@ -30,7 +30,10 @@ static weft_status describe(const wefti_stage_config *config,
 {
     const wefti_parameters *plan = config->plan;
     WEFTI_ASSERT(config->first_layer < config->layers_end);
-    *stage_out = (wefti_stage){.config = *config};
+    *stage_out = (wefti_stage){.config = *config,
+                               .program = {.recompute = config->recompute,
+                                           .together = config->together,
+                                           .keeps = config->keeps}};
     wefti_stage_append(&stage_out->program, plan, config->first_layer,
                        config->layers_end, &stage_out->logits);
     return wefti_program_plan(&stage_out->program,
@@ -79,7 +82,7 @@ void wefti_stage_destroy(wefti_stage *stage)
 static wefti_program_pass begin(const wefti_stage *stage,
                                 const wefti_stage_pass *how)
 {
-    const wefti_workspace *space = stage->config.workspace;
+    wefti_workspace *space = stage->config.workspace;
     WEFTI_ASSERT(how->slot < stage->config.slots);
     WEFTI_ASSERT(how->batch->sequences <= space->sequences);
     WEFTI_ASSERT(how->batch->length <= stage->config.plan->shape.seq);
@@ -90,7 +93,9 @@ static wefti_program_pass begin(const wefti_stage *stage,
                                .hooks = how->hooks,
                                .rope = space->rope,
                                .input = how->input,
-                               .output = how->output};
+                               .output = how->output,
+                               .again_ns =
+                                   space->compute ? NULL : &space->again_ns};
     for (size_t i = 0; i < WEFTI_TENSOR_GROUPS_MOST; i++) {
         pass.parameters[i] = how->values[i];
         pass.gradients[i] = how->gradients[i];

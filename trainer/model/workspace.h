@@ -18,6 +18,7 @@ typedef struct wefti_workspace {
     real *rope;                   /* [seq][head_dim] cosines and sines */
     real *regions[WEFTI_REGIONS]; /* but the slot's */
     size_t elems[WEFTI_REGIONS];
+    int64_t again_ns;        /* of the host, in nodes that have run again */
     wefti_weave_step *woven; /* room for any pair of the stages */
     size_t woven_room;
 } wefti_workspace;

@@ -9,10 +9,19 @@
 
 #include <stdlib.h>
 
-/* Whether node goes on with the step. */
-static bool joins(const wefti_program_step *step, const wefti_node *node)
+/* Whether W of a node that runs again has nothing to do in B: I has done it. */
+static bool is_done_in_b(const wefti_node *node)
 {
-    return step->by_rows && node->by_rows && node->block == step->block;
+    return node->again && node->calls[WEFTI_CALL_INPUTS];
+}
+
+/* Whether node goes on with the step. */
+static bool joins(const wefti_program *program, const wefti_program_step *step,
+                  const wefti_node *node)
+{
+    return step->by_rows && node->by_rows && node->block == step->block &&
+           node->again == step->again &&
+           is_done_in_b(node) == is_done_in_b(&program->nodes[step->first]);
 }
 
 static void add(wefti_program *program, wefti_call call, size_t index)
@@ -24,7 +33,7 @@ static void add(wefti_program *program, wefti_call call, size_t index)
     }
     wefti_program_step *last =
         order->count ? &order->steps[order->count - 1] : NULL;
-    if (last && joins(last, node)) {
+    if (last && joins(program, last, node)) {
         last->first = index < last->first ? index : last->first;
         last->end = index >= last->end ? index + 1 : last->end;
         return;
@@ -33,7 +42,8 @@ static void add(wefti_program *program, wefti_call call, size_t index)
         .call = call,
         .first = index,
         .end = index + 1,
-        .by_rows = node->by_rows && call != WEFTI_CALL_WEIGHTS,
+        .by_rows = node->by_rows && (node->again || call != WEFTI_CALL_WEIGHTS),
+        .again = node->again,
         .block = node->block};
 }
 
@@ -74,4 +84,16 @@ weft_status wefti_program_order(wefti_program *program)
     }
     merge(program);
     return WEFT_OK;
+}
+
+void wefti_program_order_trim(wefti_program *program)
+{
+    wefti_order *both = &program->orders[WEFTI_ORDER_BACKWARD];
+    for (size_t i = 0; i < both->count; i++) {
+        wefti_program_step *step = &both->steps[i];
+        if (step->call == WEFTI_CALL_WEIGHTS && step->again &&
+            is_done_in_b(&program->nodes[step->first])) {
+            step->end = step->first;
+        }
+    }
 }

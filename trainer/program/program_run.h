@@ -67,6 +67,7 @@ typedef struct wefti_micro_batch {
  *
  * compute   where its nodes queue their work; NULL: the host computes, here and
  *           now
+ * again_ns  time in steps that run again is added there; NULL: it is not
  */
 typedef struct wefti_program_pass {
     const wefti_program *program;
@@ -80,6 +81,7 @@ typedef struct wefti_program_pass {
     const real *rope; /* [length][head_dim] cosines and sines */
     real *regions[WEFTI_REGIONS];
     wefti_stage_port input, output;
+    int64_t *again_ns;
 } wefti_program_pass;
 
 /* What a node's call gets. */

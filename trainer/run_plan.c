@@ -47,6 +47,16 @@ static wefti_optimizer_config optimizer_of(const wefti_config *config)
         .epsilon = config->train.adam_eps};
 }
 
+wefti_recompute wefti_run_recompute(const wefti_config *config)
+{
+    static const char *const words[] = {"none", "norms", "selective", "full"};
+    size_t at = WEFTI_RECOMPUTE_NONE;
+    while (strcmp(config->memory.recompute, words[at]) != 0) {
+        at++;
+    }
+    return (wefti_recompute)at;
+}
+
 wefti_replica_config wefti_run_replica(const wefti_config *config,
                                        weft_comm *comm, weft_device *device,
                                        const wefti_data *data,
@@ -65,12 +75,14 @@ wefti_replica_config wefti_run_replica(const wefti_config *config,
         .seed = (uint64_t)config->train.seed,
         .start = {config->model.init_scale, config->model.head_init_std,
                   config->model.embedding_init_std},
-        .pipe = {schedule,
-                 config->overlap.pipeline &&
-                         config->parallel.pipeline_model_parallel_size > 1
-                     ? WEFTI_LAYER_CHUNK_ROWS
-                     : 0,
-                 NULL}};
+        .pipe = {.schedule = schedule,
+                 .chunk_rows =
+                     config->overlap.pipeline &&
+                             config->parallel.pipeline_model_parallel_size > 1
+                         ? WEFTI_LAYER_CHUNK_ROWS
+                         : 0,
+                 .recompute = wefti_run_recompute(config),
+                 .keeps_places = !config->memory.release_activations}};
 }
 
 static size_t divide_up(size_t all, size_t by)

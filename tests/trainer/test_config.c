@@ -204,7 +204,7 @@ static const struct refusal {
     {HEAD "parallel: {schedule: .csv}", WEFT_ERR_INVALID, "FILE.csv"},
     {HEAD "model: {experts: 8}", WEFT_ERR_UNSUPPORTED, "allowed is 0"},
     {HEAD "model: {dtype: bf16}", WEFT_ERR_UNSUPPORTED, "allowed is fp32"},
-    {HEAD "memory: {recompute: full}", WEFT_ERR_UNSUPPORTED, "is none"},
+    {HEAD "memory: {recompute: half}", WEFT_ERR_INVALID, "selective"},
     {HEAD "memory: {ema: fp32}", WEFT_ERR_UNSUPPORTED, "allowed is none"},
     {HEAD "memory: {offload: optimizer}", WEFT_ERR_UNSUPPORTED, "is none"},
     {HEAD "memory: {zero: 0}", WEFT_ERR_UNSUPPORTED, "allowed is 1"},

@@ -194,14 +194,14 @@ const wefti_config_key wefti_config_keys[] = {
     {INT(overlap, comm_sms, 0, 1024, "0"), .now = "0",
      .about = "multiprocessors of a GPU that communication may keep; 0: all"},
 
-    {WORD(memory, recompute, recomputes, "none"), .now = "none",
+    {WORD(memory, recompute, recomputes, "none"),
      .about = "what is computed again instead of kept"},
     {WORD(memory, ema, emas, "none"), .now = "none",
      .about = "moving average of the weights, in host memory"},
     {WORD(memory, offload, offloads, "none"), .now = "none",
      .about = "what lies in host memory"},
-    {BOOL(memory, release_activations, "true"), .now = "true",
-     .about = "as soon as their last reader is done"},
+    {BOOL(memory, release_activations, "true"),
+     .about = "others get their memory as soon as their last reader is done"},
     {INT(memory, zero, 0, 1, "1"), .now = "1",
      .about = "1: each rank keeps its share of the optimizer's state"},
 

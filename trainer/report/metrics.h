@@ -35,7 +35,8 @@ typedef struct wefti_metrics_step {
     double bubble_ms_max;
     double skew_ms;
     double idle_ms;
-    double checkpoint_ms;      /* stood still to save; in the terms above */
+    double recompute_ms;  /* in nodes that run again; of compute, on the host */
+    double checkpoint_ms; /* stood still to save; in the terms above */
     double checkpoint_wait_ms; /* of it until the last was on disk */
     double overlap_ratio;      /* O: hidden / transferring, all classes */
     double bubble_ratio;       /* bubble / step */

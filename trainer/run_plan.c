@@ -57,6 +57,16 @@ wefti_recompute wefti_run_recompute(const wefti_config *config)
     return (wefti_recompute)at;
 }
 
+static wefti_ema_format find_ema(const wefti_config *config)
+{
+    static const char *const words[] = {"none", "fp32", "bf16", "fp8"};
+    size_t at = WEFTI_EMA_NONE;
+    while (strcmp(config->memory.ema, words[at]) != 0) {
+        at++;
+    }
+    return (wefti_ema_format)at;
+}
+
 wefti_replica_config wefti_run_replica(const wefti_config *config,
                                        weft_comm *comm, weft_device *device,
                                        const wefti_data *data,
@@ -75,6 +85,8 @@ wefti_replica_config wefti_run_replica(const wefti_config *config,
         .seed = (uint64_t)config->train.seed,
         .start = {config->model.init_scale, config->model.head_init_std,
                   config->model.embedding_init_std},
+        .ema = find_ema(config),
+        .ema_decay = config->memory.ema_decay,
         .pipe = {.schedule = schedule,
                  .chunk_rows =
                      config->overlap.pipeline &&

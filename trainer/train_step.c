@@ -10,6 +10,7 @@
 #include "trainer/train_step.h"
 
 #include "base/error.h"
+#include "trainer/ema.h"
 #include "trainer/pipe/pipe_reduce.h"
 
 #include <math.h>
@@ -74,6 +75,9 @@ static weft_status update_shares(wefti_replica *replica,
             wefti_optimizer_update(&group->optimizer, i, replica->step + 1,
                                    scale, group->gradient.leaf, group->values);
         wefti_replica_work_end(replica);
+        if (status == WEFT_OK) {
+            status = wefti_ema_take(replica->ema, group->optimizer.group, i);
+        }
         if (status == WEFT_OK) {
             status = weft_bucket_ready(group->gather, i);
         }
@@ -181,6 +185,9 @@ weft_status wefti_train_step_run(wefti_replica *replica,
          g++) {
         status =
             update_shares(replica, &replica->groups[g], scale, modes.gather);
+    }
+    if (status == WEFT_OK) {
+        status = wefti_ema_start(replica->ema, replica->step + 1);
     }
     if (status == WEFT_OK) {
         replica->step++;

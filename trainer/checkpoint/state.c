@@ -5,11 +5,12 @@
 #include "trainer/checkpoint/state.h"
 
 #include "base/error.h"
+#include "trainer/ema.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { ALIGN_BYTES = 64 };
+enum { ALIGN_BYTES = 64, AVERAGE_PARTS = 2 };
 
 static size_t find_end(const wefti_checkpoint_piece *piece)
 {
@@ -87,10 +88,50 @@ void wefti_state_add_shares(const wefti_replica *replica, bool copies,
     }
 }
 
+static void add_average(const wefti_tensor_share *own,
+                        const wefti_ema_words *words, const char *name,
+                        wefti_checkpoint_piece *piece, wefti_state_list *list)
+{
+    const wefti_ema_words at = wefti_ema_words_at(words, own->own_elems);
+    piece->dtype = at.f32  ? WEFT_DTYPE_F32
+                   : at.f8 ? WEFT_DTYPE_F8E4M3
+                           : WEFT_DTYPE_BF16;
+    piece->live = at.f32 ? (void *)at.f32 : at.f8 ? at.f8 : (void *)at.bf16;
+    snprintf(piece->name, sizeof(piece->name), "%s.ema", name);
+    wefti_state_add(list, piece);
+    if (at.f8) {
+        piece->dtype = WEFT_DTYPE_BF16;
+        piece->live = at.bf16;
+        snprintf(piece->name, sizeof(piece->name), "%s.ema_rest", name);
+        wefti_state_add(list, piece);
+    }
+}
+
+static void add_averages(const wefti_replica *replica, bool copies,
+                         wefti_state_list *list)
+{
+    const wefti_parameters *plan = &replica->plan;
+    for (size_t i = 0; i < plan->tensor_count; i++) {
+        const wefti_tensor *tensor = &plan->tensors[i];
+        const size_t group = tensor->info.group;
+        const size_t name = tensor->copy ? wefti_tensor_embedding() : i;
+        wefti_tensor_share own;
+        if ((tensor->copy && !copies) ||
+            !wefti_tensor_cut(plan, tensor, replica->groups[group].rank,
+                              &own)) {
+            continue;
+        }
+        wefti_checkpoint_piece piece = make_piece(tensor, &own);
+        const wefti_ema_words words = wefti_ema_words_of(replica->ema, group);
+        add_average(&own, &words, plan->tensors[name].info.name, &piece, list);
+    }
+}
+
 weft_status wefti_state_list_shares(const wefti_replica *replica, bool copies,
                                     wefti_state_list *list_out)
 {
-    size_t most = WEFTI_STATE_PARTS * replica->plan.tensor_count;
+    size_t most =
+        (WEFTI_STATE_PARTS + AVERAGE_PARTS) * replica->plan.tensor_count;
     *list_out =
         (wefti_state_list){.pieces = calloc(most, sizeof(*list_out->pieces))};
     if (!list_out->pieces) {
@@ -98,6 +139,10 @@ weft_status wefti_state_list_shares(const wefti_replica *replica, bool copies,
                            most);
     }
     wefti_state_add_shares(replica, copies, list_out);
+    list_out->shares = list_out->count;
+    if (replica->ema) {
+        add_averages(replica, copies, list_out);
+    }
     return WEFT_OK;
 }
 

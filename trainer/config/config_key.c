@@ -196,8 +196,12 @@ const wefti_config_key wefti_config_keys[] = {
 
     {WORD(memory, recompute, recomputes, "none"),
      .about = "what is computed again instead of kept"},
-    {WORD(memory, ema, emas, "none"), .now = "none",
+    {WORD(memory, ema, emas, "none"),
      .about = "moving average of the weights, in host memory"},
+    {REAL(memory, ema_decay, 0, 1, "0.999"),
+     .about = "what a step leaves of that average"},
+    {BOOL(memory, ema_export, "false"),
+     .about = "--export-hf writes that average"},
     {WORD(memory, offload, offloads, "none"), .now = "none",
      .about = "what lies in host memory"},
     {BOOL(memory, release_activations, "true"),

@@ -269,6 +269,16 @@ static weft_status check_device(const wefti_config *config)
                : WEFT_OK;
 }
 
+/* Averages and moments in the host's memory. */
+static weft_status check_memory(const wefti_config *config)
+{
+    return config->memory.ema_export && strcmp(config->memory.ema, "none") == 0
+               ? refuse_key(config, "memory", "ema_export",
+                            "has no average to write; allowed is false, or "
+                            "memory.ema: fp32, bf16 or fp8")
+               : WEFT_OK;
+}
+
 weft_status wefti_config_check(const wefti_config *config, int nranks)
 {
     WEFTI_ASSERT(nranks > 0);
@@ -279,6 +289,9 @@ weft_status wefti_config_check(const wefti_config *config, int nranks)
     }
     if (status == WEFT_OK) {
         status = check_device(config);
+    }
+    if (status == WEFT_OK) {
+        status = check_memory(config);
     }
     if (status == WEFT_OK && copies > 0) {
         status = check_batch(config, copies);

@@ -23,7 +23,8 @@ typedef struct wefti_metrics_step {
     uint64_t step;
     double loss; /* nats per byte, over the whole global batch */
     double val_loss;
-    double grad_norm; /* before clipping */
+    double val_loss_ema; /* of the weights' average, on the last line */
+    double grad_norm;    /* before clipping */
     double lr;
     double tokens_per_s; /* of all ranks together */
     double step_ms;

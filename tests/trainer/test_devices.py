@@ -32,6 +32,7 @@ data: {paths: [%s], validation_fraction: 0.04}
 train: {steps: 3, micro_batch_size: 2, global_batch_size: 8, warmup_steps: 2,
         validate_every: 3}
 overlap: {bucket_mb: 0.01}
+memory: {ema: bf16, ema_decay: 0.5}
 """
 
 
@@ -56,7 +57,8 @@ class Devices(unittest.TestCase):
             lines = [json.loads(line) for line in file]
         self.assertEqual(lines[-1]["step"], 3)
         return [(line[name], name, line["step"]) for line in lines
-                for name in ("loss", "grad_norm", "val_loss")]
+                for name in ("loss", "grad_norm", "val_loss",
+                             "val_loss_ema")]
 
     def compare(self, nranks, *more):
         self.same(self.train(nranks, "host", *more),
@@ -79,7 +81,8 @@ class Devices(unittest.TestCase):
         self.compare(2)
 
     def test_two_stages(self):
-        self.compare(2, "--set", "parallel.pipeline_model_parallel_size=2")
+        self.compare(2, "--set", "parallel.pipeline_model_parallel_size=2",
+                     "--set", "memory.recompute=full")
 
     def test_saves_and_goes_on(self):
         """What a device has saved, it and the host go on from."""

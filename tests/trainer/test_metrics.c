@@ -27,6 +27,7 @@
 static const char *const fields[] = {"step",
                                      "loss",
                                      "val_loss",
+                                     "val_loss_ema",
                                      "grad_norm",
                                      "lr",
                                      "tokens_per_s",

@@ -360,6 +360,9 @@ static weft_status restore(wefti_run_state *state)
         status = wefti_savepoint_read(&resumed, &state->replica);
     } else if (status == WEFT_OK && state->replica.step == 0 && import) {
         status = wefti_hugging_face_import(&state->replica, import);
+        if (status == WEFT_OK && state->replica.ema) {
+            status = wefti_ema_begin(state->replica.ema);
+        }
     }
     return status;
 }

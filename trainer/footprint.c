@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/memory_limit.h"
 #include "trainer/checkpoint/saver.h"
+#include "trainer/ema.h"
 #include "trainer/memory_need.h"
 
 #include <stdlib.h>
@@ -51,6 +52,7 @@ static wefti_footprint plan_of(const wefti_replica *replica)
                                               plan->flat_elems * sizeof(real),
                            .moments_bytes = 2 * plan->own_elems * sizeof(real)};
     add_pipe(replica, &sum);
+    sum.average_bytes = wefti_ema_plan_bytes(replica);
     sum.copy_bytes = replica->saver ? replica->saver->copy_bytes : 0;
     return sum;
 }
@@ -60,13 +62,13 @@ static wefti_footprint plan_of(const wefti_replica *replica)
 
 /* In bytes, which may be more than any machine could count. */
 typedef struct estimate {
-    double parameters, gradients, moments, activations, copy;
+    double parameters, gradients, moments, activations, average, copy;
 } estimate;
 
 static double total(const estimate *sum)
 {
     return sum->parameters + sum->gradients + sum->moments + sum->activations +
-           sum->copy;
+           sum->average + sum->copy;
 }
 
 /* What a layer's activations are at least; in sizes that cannot overflow. */
@@ -93,6 +95,7 @@ static weft_status make_estimate(wefti_replica *replica, estimate *sum)
                       .gradients = (double)(1 + count_levels(replica)) * flat,
                       .moments = 2 * own,
                       .activations = bound_activations(replica),
+                      .average = (double)wefti_ema_plan_bytes(replica),
                       .copy = replica->config.copies ? 3 * own : 0};
     if (sum->activations > counts_exactly) {
         return WEFT_OK;
@@ -168,7 +171,8 @@ static size_t total_bytes(const wefti_footprint *footprint)
 {
     return footprint->parameters_bytes + footprint->gradients_bytes +
            footprint->moments_bytes + footprint->activations_bytes +
-           footprint->buffers_bytes + footprint->copy_bytes;
+           footprint->buffers_bytes + footprint->average_bytes +
+           footprint->copy_bytes;
 }
 
 void wefti_footprint_print(const wefti_replica *replica, FILE *file)
@@ -177,12 +181,13 @@ void wefti_footprint_print(const wefti_replica *replica, FILE *file)
     fprintf(
         file,
         "weft-train: rank 0 plans %.1f MB: parameters %.1f, gradients "
-        "%.1f, moments %.1f, activations %.1f, buffers %.1f, copy for "
-        "checkpoints %.1f\n",
+        "%.1f, moments %.1f, activations %.1f, buffers %.1f, average %.1f, "
+        "copy for checkpoints %.1f\n",
         (double)total_bytes(&plan) * 1e-6, (double)plan.parameters_bytes * 1e-6,
         (double)plan.gradients_bytes * 1e-6, (double)plan.moments_bytes * 1e-6,
         (double)plan.activations_bytes * 1e-6,
-        (double)plan.buffers_bytes * 1e-6, (double)plan.copy_bytes * 1e-6);
+        (double)plan.buffers_bytes * 1e-6, (double)plan.average_bytes * 1e-6,
+        (double)plan.copy_bytes * 1e-6);
 }
 
 /* A line such as "VmRSS:      1234 kB"; 0: there is none. */

@@ -21,6 +21,7 @@ typedef struct wefti_footprint {
     size_t moments_bytes;     /* of this rank's shares */
     size_t activations_bytes; /* slots, or the whole model's; scratch */
     size_t buffers_bytes;     /* between stages */
+    size_t average_bytes;     /* of the weights, on the host */
     size_t copy_bytes;        /* of the state, while a checkpoint is written */
 } wefti_footprint;
 

@@ -46,6 +46,16 @@ static void take_saving(wefti_replica *replica, wefti_metrics_step *step)
     replica->save_wait_ns = 0;
 }
 
+/* What the host has computed again in this step; validation does not. */
+static void take_recompute(wefti_replica *replica, wefti_metrics_step *step)
+{
+    wefti_workspace *space = &replica->pipe.workspace;
+    if (replica->pipe.recompute != WEFTI_RECOMPUTE_NONE && !space->compute) {
+        step->recompute_ms = (double)space->again_ns * ms_per_ns;
+    }
+    space->again_ns = 0;
+}
+
 static wefti_metrics_step describe(const wefti_loop *loop,
                                    const wefti_train_step_result *result,
                                    const weft_step_report *report)
@@ -196,6 +206,7 @@ static weft_status run_one(wefti_loop *loop)
     if (status == WEFT_OK) {
         loop->pending = describe(loop, &result, &report);
         take_saving(loop->replica, &loop->pending);
+        take_recompute(loop->replica, &loop->pending);
         loop->any_pending = true;
         keep_times(loop, &loop->pending);
         if (loop->page) {

@@ -16,11 +16,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-static weft_status print_stage(const wefti_parameters *plan, size_t stage,
-                               size_t tokens, FILE *file)
+/* How a configuration's stages are planned. */
+typedef struct print_plan {
+    const wefti_config *config;
+    size_t stages;
+    bool *together; /* [stages]: I and W run as B alone */
+} print_plan;
+
+static weft_status print_stage(const print_plan *how,
+                               const wefti_parameters *plan, size_t stage,
+                               FILE *file)
 {
     const wefti_layer_run *part = &plan->parts[stage];
-    wefti_program program = {0};
+    const size_t tokens =
+        (size_t)how->config->train.micro_batch_size * plan->shape.seq;
+    wefti_program program = {.recompute = wefti_run_recompute(how->config),
+                             .together = how->together[stage],
+                             .keeps = !how->config->memory.release_activations};
     size_t logits;
     wefti_stage_append(&program, plan, part->first_layer, part->layers_end,
                        &logits);
@@ -38,11 +50,11 @@ static weft_status print_stage(const wefti_parameters *plan, size_t stage,
     return status;
 }
 
-static weft_status print_stages(const wefti_config *config, size_t stages,
-                                FILE *file)
+static weft_status print_stages(const print_plan *how, FILE *file)
 {
+    const wefti_config *config = how->config;
+    const size_t stages = how->stages;
     const wefti_model_shape shape = wefti_run_shape(config);
-    size_t tokens = (size_t)config->train.micro_batch_size * shape.seq;
     wefti_layer_run *parts = calloc(stages, sizeof(*parts));
     wefti_parameters_config layout = {
         .shape = shape,
@@ -76,21 +88,32 @@ static weft_status print_stages(const wefti_config *config, size_t stages,
         return status;
     }
     for (size_t i = 0; i < stages && status == WEFT_OK; i++) {
-        status = print_stage(&plan, i, tokens, file);
+        status = print_stage(how, &plan, i, file);
     }
     wefti_parameters_fini(&plan);
     return status;
 }
 
-/* How many stages a pipeline's schedule cuts the model into. */
-static weft_status count_stages(const wefti_config *config, int ranks,
-                                size_t *stages_out)
+static weft_status make_room(print_plan *how, size_t stages)
 {
+    how->stages = stages;
+    how->together = calloc(stages, sizeof(*how->together));
+    for (size_t i = 0; how->together && i < stages; i++) {
+        how->together[i] = true;
+    }
+    return how->together ? WEFT_OK
+                         : wefti_error(WEFT_ERR_NO_MEMORY,
+                                       "no memory for %zu stages", stages);
+}
+
+/* Into how many stages a pipeline's schedule cuts the model, and how. */
+static weft_status find_stages(int ranks, print_plan *how)
+{
+    const wefti_config *config = how->config;
     weft_schedule *schedule;
     weft_schedule_info info = {.size_bytes = sizeof(info)};
-    *stages_out = 1;
     if (!wefti_pipe_schedule_wanted(config)) {
-        return WEFT_OK;
+        return make_room(how, 1);
     }
     if (strcmp(config->parallel.schedule, "auto") == 0) {
         return wefti_error(WEFT_ERR_INVALID,
@@ -100,7 +123,14 @@ static weft_status count_stages(const wefti_config *config, int ranks,
     weft_status status = wefti_pipe_schedule_open(config, 0, ranks, &schedule);
     if (status == WEFT_OK) {
         status = weft_schedule_get_info(schedule, &info);
-        *stages_out = (size_t)(info.stages / info.directions);
+        if (status == WEFT_OK) {
+            status = make_room(how, (size_t)(info.stages / info.directions));
+        }
+        for (size_t i = 0; i < how->stages && status == WEFT_OK; i++) {
+            how->together[i] = !wefti_pipe_schedule_has(
+                schedule, weft_schedule_get_rank(schedule, (int)i),
+                WEFT_ACTION_I);
+        }
         weft_schedule_destroy(schedule);
     }
     return status;
@@ -109,7 +139,7 @@ static weft_status count_stages(const wefti_config *config, int ranks,
 weft_status wefti_print_program(const wefti_options *options, FILE *file)
 {
     wefti_config config;
-    size_t stages = 1;
+    print_plan how = {.config = &config};
     weft_status status = wefti_config_init(
         &config, options->config, options->settings, options->setting_count);
     if (status != WEFT_OK) {
@@ -120,11 +150,12 @@ weft_status wefti_print_program(const wefti_options *options, FILE *file)
                       config.parallel.expert_model_parallel_size);
     status = wefti_config_check(&config, ranks);
     if (status == WEFT_OK) {
-        status = count_stages(&config, ranks, &stages);
+        status = find_stages(ranks, &how);
     }
     if (status == WEFT_OK) {
-        status = print_stages(&config, stages, file);
+        status = print_stages(&how, file);
     }
+    free(how.together);
     wefti_config_fini(&config);
     return status;
 }

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "kernels/math/cross_entropy.h"
 #include "trainer/checkpoint/pause.h"
+#include "trainer/ema.h"
 #include "trainer/footprint.h"
 #include "trainer/model/storage.h"
 
@@ -339,6 +340,7 @@ void wefti_replica_fini(wefti_replica *replica)
 {
     wefti_saver_destroy(replica->saver); /* which reads the pause's list */
     wefti_pause_destroy(replica->pause);
+    wefti_ema_destroy(replica->ema);
     (void)!wefti_replica_wait(replica); /* what is queued uses the rest */
     wefti_pipe_fini(&replica->pipe);
     for (size_t g = 0; g < replica->plan.group_count; g++) {

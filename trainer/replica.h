@@ -11,11 +11,13 @@
 #define TRAINER_REPLICA_H
 
 #include "trainer/data/data.h"
+#include "trainer/ema_code.h"
 #include "trainer/parameter_group.h"
 #include "trainer/pipe/pipe.h"
 #include "trainer/step_sums.h"
 #include "weft/ledger.h"
 
+struct wefti_ema;
 struct wefti_pause;
 struct wefti_saver;
 
@@ -44,6 +46,8 @@ typedef struct wefti_replica_config {
     size_t balance_every; /* steps between two balancings of experts; 0: none */
     double balance_rate;  /* by which a bias moves */
     bool expert_overlap;  /* exchanges of experts run beside compute */
+    wefti_ema_format ema; /* trainer/ema.h */
+    double ema_decay;
     wefti_pipe_config pipe;
 } wefti_replica_config;
 
@@ -58,6 +62,7 @@ typedef struct wefti_replica {
     wefti_parameters plan;
     wefti_pipe pipe;
     struct wefti_pause *pause; /* inside steps; NULL: in tests and trials */
+    struct wefti_ema *ema;     /* of the weights; NULL: none */
     struct wefti_saver *saver; /* NULL: nothing is saved beside the training */
     wefti_parameter_group groups[WEFTI_TENSOR_GROUPS_MOST]; /* the plan's */
     uint64_t resident_bytes; /* of the process, before all this was made */

@@ -14,6 +14,7 @@
 #include "kernels/math/blas_lock.h"
 #include "kernels/math/math_table.h"
 #include "trainer/checkpoint/pause.h"
+#include "trainer/ema.h"
 #include "trainer/exchange/hugging_face.h"
 #include "trainer/footprint.h"
 #include "trainer/peak.h"
@@ -175,6 +176,16 @@ static weft_status measure_peak(wefti_run_state *state)
     return status;
 }
 
+/* Its steps are no training: the weights' average knows nothing of them. */
+static weft_status measure(wefti_run_state *state)
+{
+    struct wefti_ema *ema = state->replica.ema;
+    state->replica.ema = NULL;
+    weft_status status = wefti_measure_run(&state->replica, &state->measured);
+    state->replica.ema = ema;
+    return status;
+}
+
 static weft_status train(wefti_run_state *state)
 {
     open_loop(state);
@@ -196,8 +207,13 @@ static weft_status train(wefti_run_state *state)
     if (status == WEFT_OK && state->loop.page) { /* before others' records */
         status = gather_report(state, stepped);
     }
+    if (status == WEFT_OK && state->replica.ema) {
+        status =
+            wefti_ema_evaluate(&state->replica, &state->summary.val_loss_ema);
+        state->loop.pending.val_loss_ema = state->summary.val_loss_ema;
+    }
     if (status == WEFT_OK && state->how.options->measure) {
-        status = wefti_measure_run(&state->replica, &state->measured);
+        status = measure(state);
     }
     if (status == WEFT_OK) {
         status = wefti_replica_settle(&state->replica);
@@ -344,6 +360,9 @@ static weft_status restore(wefti_run_state *state)
         status = wefti_savepoint_read(&resumed, &state->replica);
     } else if (status == WEFT_OK && state->replica.step == 0 && import) {
         status = wefti_hugging_face_import(&state->replica, import);
+        if (status == WEFT_OK && state->replica.ema) {
+            status = wefti_ema_begin(state->replica.ema);
+        }
     }
     return status;
 }
@@ -400,7 +419,15 @@ static weft_status recover(wefti_run_state *state)
 static weft_status export_model(wefti_run_state *state)
 {
     const char *dir = state->how.options->export_hf;
-    weft_status status = wefti_hugging_face_export(&state->replica, dir);
+    const bool average = state->config.memory.ema_export;
+    weft_status status =
+        average ? wefti_ema_swap(&state->replica, true) : WEFT_OK;
+    if (status == WEFT_OK) {
+        status = wefti_hugging_face_export(&state->replica, dir);
+    }
+    if (status == WEFT_OK && average) {
+        status = wefti_ema_swap(&state->replica, false);
+    }
     if (status == WEFT_OK && wefti_run_prints(state)) {
         fprintf(state->how.err, "weft-train: the model is in %s\n", dir);
     }

@@ -15,6 +15,7 @@
 #include "device/cuda.h"
 #include "trainer/agreement.h"
 #include "trainer/checkpoint/pause.h"
+#include "trainer/ema.h"
 #include "trainer/exchange/hugging_face.h"
 #include "trainer/generate.h"
 #include "trainer/pipe/pipe_schedule.h"
@@ -277,6 +278,9 @@ weft_status wefti_run_open_replica(wefti_run_state *state)
     status = wefti_replica_init(&state->replica, &replica);
     state->has_replica = status == WEFT_OK;
     if (status == WEFT_OK) {
+        status = wefti_ema_create(&state->replica);
+    }
+    if (status == WEFT_OK) {
         status = wefti_saver_create(&state->replica, replica.copies);
     }
     return status == WEFT_OK
@@ -332,6 +336,9 @@ static weft_status open_files(wefti_run_state *state)
     }
     if (status == WEFT_OK && options->import_hf) {
         status = wefti_hugging_face_import(&state->replica, options->import_hf);
+        if (status == WEFT_OK && state->replica.ema) {
+            status = wefti_ema_begin(state->replica.ema);
+        }
     }
     if (status == WEFT_OK && state->config.checkpoint.every > 0) {
         status = claim_folder(state);

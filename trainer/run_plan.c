@@ -56,6 +56,26 @@ static wefti_optimizer_config optimizer_of(const wefti_config *config)
         .epsilon = config->train.adam_eps};
 }
 
+wefti_recompute wefti_run_recompute(const wefti_config *config)
+{
+    static const char *const words[] = {"none", "norms", "selective", "full"};
+    size_t at = WEFTI_RECOMPUTE_NONE;
+    while (strcmp(config->memory.recompute, words[at]) != 0) {
+        at++;
+    }
+    return (wefti_recompute)at;
+}
+
+static wefti_ema_format find_ema(const wefti_config *config)
+{
+    static const char *const words[] = {"none", "fp32", "bf16", "fp8"};
+    size_t at = WEFTI_EMA_NONE;
+    while (strcmp(config->memory.ema, words[at]) != 0) {
+        at++;
+    }
+    return (wefti_ema_format)at;
+}
+
 wefti_replica_config wefti_run_replica(const wefti_config *config,
                                        weft_comm *comm, weft_device *device,
                                        const wefti_data *data,
@@ -79,13 +99,17 @@ wefti_replica_config wefti_run_replica(const wefti_config *config,
                   config->model.embedding_init_std},
         .sequence_parallel = config->parallel.sequence_parallel &&
                              config->parallel.tensor_model_parallel_size > 1,
+        .ema = find_ema(config),
+        .ema_decay = config->memory.ema_decay,
         .pipe = {.schedule = schedule,
                  .chunk_rows =
                      config->overlap.pipeline &&
                              config->parallel.pipeline_model_parallel_size > 1
                          ? WEFTI_LAYER_CHUNK_ROWS
                          : 0,
-                 .beside = {[WEFTI_LINK_TENSOR] = config->overlap.tensor}}};
+                 .beside = {[WEFTI_LINK_TENSOR] = config->overlap.tensor},
+                 .recompute = wefti_run_recompute(config),
+                 .keeps_places = !config->memory.release_activations}};
 }
 
 static size_t divide_up(size_t all, size_t by)

@@ -11,6 +11,8 @@
 
 wefti_model_shape wefti_run_shape(const wefti_config *config);
 
+wefti_recompute wefti_run_recompute(const wefti_config *config);
+
 /* Without a ledger. */
 wefti_replica_config wefti_run_replica(const wefti_config *config,
                                        weft_comm *comm, weft_device *device,

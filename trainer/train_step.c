@@ -5,6 +5,7 @@
 #include "trainer/train_step.h"
 
 #include "base/error.h"
+#include "trainer/ema.h"
 #include "trainer/expert_balance.h"
 #include "trainer/model/expert_exchange.h"
 #include "trainer/pipe/pipe_reduce.h"
@@ -118,6 +119,9 @@ static weft_status update_shares(wefti_replica *replica,
                                         replica->sums.factor,
                                         group->gradient.leaf, group->values);
         wefti_replica_work_end(replica);
+        if (status == WEFT_OK) {
+            status = wefti_ema_take(replica->ema, group->optimizer.group, i);
+        }
         if (status == WEFT_OK) {
             status = weft_bucket_ready(group->gather, i);
         }
@@ -235,6 +239,9 @@ weft_status wefti_train_step_run(wefti_replica *replica,
     }
     if (status == WEFT_OK && modes.reduce != WEFT_BUCKET_OFF) {
         status = check_sums(replica, result_out);
+    }
+    if (status == WEFT_OK) {
+        status = wefti_ema_start(replica->ema, replica->step + 1);
     }
     if (status == WEFT_OK) {
         replica->step++;

@@ -275,6 +275,7 @@ static void read_line(job_result *result, const char *text)
     if (!isnan(number(line, "val_loss"))) {
         result->val_loss = number(line, "val_loss");
     }
+    result->val_loss_ema = number(line, "val_loss_ema");
     result->hiding_ratio = number(line, "hiding_ratio");
     result->s_C = number(line, "s_C");
     result->s_M = number(line, "s_M");
@@ -308,7 +309,7 @@ static void join(rank_job *ranks, int nranks, job_result *result)
 
 job_result job_run(scratch *own, const job *what)
 {
-    job_result result = {.val_loss = (double)NAN};
+    job_result result = {.val_loss = (double)NAN, .val_loss_ema = (double)NAN};
     rank_job ranks[JOB_RANKS_MOST] = {0};
     char config[512], metrics[512], printed[512];
     snprintf(config, sizeof(config), "%.250s/job.yaml", own->dir);

@@ -44,6 +44,7 @@ typedef struct job_result {
     double checkpoint_ms[JOB_STEPS_MOST];
     double checkpoint_wait_ms[JOB_STEPS_MOST];
     double val_loss;               /* of the last that has one */
+    double val_loss_ema;           /* likewise */
     double hiding_ratio, s_C, s_M; /* of the last line; NAN: null */
     double step_error_ms;          /* furthest of a sum of terms from step_ms */
     real *parameters; /* by tensor, no padding: the same on every layout */

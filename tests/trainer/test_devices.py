@@ -34,6 +34,7 @@ train: {steps: 3, micro_batch_size: 2, global_batch_size: 8, warmup_steps: 2,
         validate_every: 3}
 overlap: {bucket_mb: 0.01}
 generate: {bytes: 20}
+memory: {ema: bf16, ema_decay: 0.5}
 """
 
 
@@ -58,7 +59,8 @@ class Devices(unittest.TestCase):
             lines = [json.loads(line) for line in file]
         self.assertEqual(lines[-1]["step"], 3)
         return [(line[name], name, line["step"]) for line in lines
-                for name in ("loss", "grad_norm", "val_loss")]
+                for name in ("loss", "grad_norm", "val_loss",
+                             "val_loss_ema")]
 
     def compare(self, nranks, *more):
         self.same(self.train(nranks, "host", *more),
@@ -81,7 +83,8 @@ class Devices(unittest.TestCase):
         self.compare(2)
 
     def test_two_stages(self):
-        self.compare(2, "--set", "parallel.pipeline_model_parallel_size=2")
+        self.compare(2, "--set", "parallel.pipeline_model_parallel_size=2",
+                     "--set", "memory.recompute=full")
 
     def test_two_ranks_share_the_layers(self):
         self.compare(2, "--set", "parallel.tensor_model_parallel_size=2",

@@ -95,8 +95,11 @@ class Report(unittest.TestCase):
                  "--set", "model.ffn_size=384", "--set", "train.steps=1"]
         cut = ["--set", "parallel.pipeline_model_parallel_size=2",
                "--set", "parallel.schedule=zb_h1"]
-        for nranks, more in [(1, large), (2, large + cut)]:
+        again = ["--set", "memory.recompute=full"]
+        for nranks, more in [(1, large), (1, large + again), (2, large + cut)]:
             data = self.report(nranks, *more)[1]
+            self.assertEqual(data["median_step"]["recompute_ms"] is None,
+                             more[-2:] != again)
             for rank in data["ranks"]:
                 share = rank["grown_bytes"] / rank["planned_bytes"]
                 self.assertGreater(share, 0.98)

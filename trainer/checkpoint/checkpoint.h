@@ -260,6 +260,10 @@ WEFT_NODISCARD weft_status
 wefti_checkpoint_reader_get(wefti_checkpoint_reader *reader,
                             const wefti_checkpoint_piece *piece, void *value);
 
+/* Whether the step has a tensor of that name. */
+bool wefti_checkpoint_reader_has(const wefti_checkpoint_reader *reader,
+                                 const char *name);
+
 /* NULL is legal. */
 void wefti_checkpoint_reader_close(wefti_checkpoint_reader *reader);
 

@@ -41,6 +41,9 @@ void wefti_checkpoint_dtype_name(weft_dtype dtype, char name[8])
     size_t at = 0;
     for (const char *text = weft_dtype_text(dtype); *text && at < 7; text++) {
         name[at++] = (char)toupper((unsigned char)*text);
+        if (at == 2 && name[0] == 'F' && name[1] == '8') {
+            name[at++] = '_'; /* F8_E4M3 */
+        }
     }
     name[at] = '\0';
 }

@@ -449,3 +449,12 @@ weft_status wefti_checkpoint_reader_get(wefti_checkpoint_reader *reader,
     }
     return status;
 }
+bool wefti_checkpoint_reader_has(const wefti_checkpoint_reader *reader,
+                                 const char *name)
+{
+    wefti_checkpoint_piece piece = {.elems = 1};
+    snprintf(piece.name, sizeof(piece.name), "%s", name);
+    const size_t i = find_first(&reader->index, &piece);
+    return i < reader->index.count &&
+           strcmp(reader->index.sections[i].piece.name, name) == 0;
+}

@@ -87,6 +87,8 @@ static weft_status init(wefti_pause *pause, size_t count)
     pause->actions =
         weft_schedule_get_actions(pipe->schedule, pipe->rank, &actions);
     pause->digest = digest_lists(pipe->schedule, pipe->info.ranks);
+    mix(&pause->digest, pipe->recompute); /* of which slots are made */
+    mix(&pause->digest, pipe->keeps_places);
     pause->live = calloc(pipe->slots + 1, 1);
     pause->list.pieces =
         calloc(wefti_pause_count_pieces(pause), sizeof(*pause->list.pieces));

@@ -55,7 +55,7 @@ typedef struct wefti_pause {
     size_t *ends;    /* [cut_count] of this rank's list */
     size_t *places;  /* [cut_count] of all ranks' lists together */
     size_t actions;  /* of this rank's list */
-    uint64_t digest; /* of all ranks' lists */
+    uint64_t digest; /* of all ranks' lists, and of how slots are planned */
     bool pending;    /* the copy is to go on from */
     bool partial;    /* the last step went on from one */
     wefti_pause_mark mark;

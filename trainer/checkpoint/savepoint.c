@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "trainer/checkpoint/saver.h"
+#include "trainer/ema.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -200,7 +201,7 @@ static weft_status copy_state(wefti_replica *replica)
     weft_status status = WEFT_OK;
     for (int values = 0; values < 2 && status == WEFT_OK; values++) {
         status = values ? wefti_replica_settle(replica) : WEFT_OK;
-        for (size_t i = 0; status == WEFT_OK && i < saver->list.count; i++) {
+        for (size_t i = 0; status == WEFT_OK && i < saver->list.shares; i++) {
             if ((i % WEFTI_STATE_PARTS == 0) == values) {
                 status = wefti_replica_copy(
                     replica, saver->copy + pieces[i].at_bytes, pieces[i].live,
@@ -211,10 +212,27 @@ static weft_status copy_state(wefti_replica *replica)
     return status;
 }
 
+/* Of the step: the thread that averages has come to it first. */
+static weft_status copy_averages(wefti_replica *replica)
+{
+    const wefti_saver *saver = replica->saver;
+    weft_status status = wefti_ema_settle(replica->ema);
+    for (size_t i = saver->list.shares;
+         status == WEFT_OK && i < saver->list.count; i++) {
+        const wefti_checkpoint_piece *piece = &saver->list.pieces[i];
+        memcpy(saver->copy + piece->at_bytes, piece->live,
+               piece->elems * weft_dtype_bytes(piece->dtype));
+    }
+    return status;
+}
+
 static weft_status write_now(wefti_savepoint_save *save)
 {
     wefti_replica *replica = save->replica;
     weft_status status = wefti_replica_settle(replica);
+    if (status == WEFT_OK) {
+        status = wefti_ema_settle(replica->ema);
+    }
     save->comm = replica->config.comm;
     save->failed = &replica->failed;
     return status == WEFT_OK ? wefti_savepoint_save_run(save) : status;
@@ -229,10 +247,13 @@ weft_status wefti_savepoint_write(const wefti_savepoint *point,
                                  .step = replica->step,
                                  .next_sequence = replica->next_sequence,
                                  .list = replica->saver->list,
-                                 .finite = replica->saver->list.count};
+                                 .finite = replica->saver->list.shares};
     weft_status status = wefti_saver_settle(replica->saver);
     if (status == WEFT_OK && wefti_saver_writes(replica->saver)) {
         status = copy_state(replica);
+        if (status == WEFT_OK) {
+            status = copy_averages(replica);
+        }
         if (status == WEFT_OK) {
             wefti_saver_start(replica->saver, &save);
         }

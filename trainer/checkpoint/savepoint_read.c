@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "trainer/checkpoint/checkpoint_folder.h"
 #include "trainer/checkpoint/pause.h"
+#include "trainer/ema.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -153,6 +154,25 @@ static weft_status get_piece(wefti_checkpoint_reader *reader,
     return status;
 }
 
+/* Of a step that was saved without an average it begins as its parameters. */
+static weft_status get_averages(wefti_checkpoint_reader *reader,
+                                const wefti_replica *replica,
+                                const wefti_state_list *list, bool check)
+{
+    weft_status status = WEFT_OK;
+    if (!replica->ema || list->shares == list->count) {
+        return WEFT_OK;
+    }
+    if (!wefti_checkpoint_reader_has(reader, list->pieces[list->shares].name)) {
+        return check ? WEFT_OK : wefti_ema_begin(replica->ema);
+    }
+    for (size_t i = list->shares; i < list->count && status == WEFT_OK; i++) {
+        status = wefti_checkpoint_reader_get(
+            reader, &list->pieces[i], check ? NULL : list->pieces[i].live);
+    }
+    return status;
+}
+
 /* Takes all that this rank needs, or only checks it. */
 static weft_status get_all(wefti_checkpoint_reader *reader,
                            wefti_replica *replica, const wefti_state_list *list,
@@ -165,10 +185,13 @@ static weft_status get_all(wefti_checkpoint_reader *reader,
         status = (check ? wefti_pause_check : wefti_pause_get)(replica->pause,
                                                                reader);
     }
-    for (size_t i = 0; i < list->count && status == WEFT_OK; i++) {
+    for (size_t i = 0; i < list->shares && status == WEFT_OK; i++) {
         status =
             check ? wefti_checkpoint_reader_get(reader, &list->pieces[i], NULL)
                   : get_piece(reader, replica, &list->pieces[i]);
+    }
+    if (status == WEFT_OK) {
+        status = get_averages(reader, replica, list, check);
     }
     if (status == WEFT_OK && !check) {
         replica->step = header->step;

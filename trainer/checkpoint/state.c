@@ -5,11 +5,12 @@
 #include "trainer/checkpoint/state.h"
 
 #include "base/error.h"
+#include "trainer/ema.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { ALIGN_BYTES = 64 };
+enum { ALIGN_BYTES = 64, AVERAGE_PARTS = 2 };
 
 static size_t find_end(const wefti_checkpoint_piece *piece)
 {
@@ -135,6 +136,7 @@ void wefti_state_add_shares(const wefti_replica *replica, bool copies,
 static size_t count_pieces(const wefti_replica *replica, bool copies)
 {
     const wefti_parameters *plan = &replica->plan;
+    const size_t each = WEFTI_STATE_PARTS + (replica->ema ? AVERAGE_PARTS : 0);
     size_t count = 0;
     for (size_t i = 0; i < plan->tensor_count; i++) {
         const wefti_tensor *tensor = &plan->tensors[i];
@@ -143,11 +145,54 @@ static size_t count_pieces(const wefti_replica *replica, bool copies)
             continue;
         }
         for (size_t at = own.offset_elems; at < own.offset_elems + own.elems;
-             count += WEFTI_STATE_PARTS) {
+             count += each) {
             at += next_stretch(tensor, &own, at).elems;
         }
     }
     return count;
+}
+
+/* own_elems: where the piece is in the rank's shares. */
+static void add_average(size_t own_elems, const wefti_ema_words *words,
+                        const char *name, wefti_checkpoint_piece *piece,
+                        wefti_state_list *list)
+{
+    const wefti_ema_words at = wefti_ema_words_at(words, own_elems);
+    piece->dtype = at.f32  ? WEFT_DTYPE_F32
+                   : at.f8 ? WEFT_DTYPE_F8E4M3
+                           : WEFT_DTYPE_BF16;
+    piece->live = at.f32 ? (void *)at.f32 : at.f8 ? at.f8 : (void *)at.bf16;
+    snprintf(piece->name, sizeof(piece->name), "%s.ema", name);
+    wefti_state_add(list, piece);
+    if (at.f8) {
+        piece->dtype = WEFT_DTYPE_BF16;
+        piece->live = at.bf16;
+        snprintf(piece->name, sizeof(piece->name), "%s.ema_rest", name);
+        wefti_state_add(list, piece);
+    }
+}
+
+static void add_averages(const wefti_replica *replica, bool copies,
+                         wefti_state_list *list)
+{
+    const wefti_parameters *plan = &replica->plan;
+    for (size_t i = 0; i < plan->tensor_count; i++) {
+        const wefti_tensor *tensor = &plan->tensors[i];
+        const size_t name = tensor->copy ? wefti_tensor_embedding() : i;
+        const wefti_ema_words words =
+            wefti_ema_words_of(replica->ema, tensor->info.group);
+        wefti_tensor_share own;
+        if (!find_share(replica, tensor, copies, &own)) {
+            continue;
+        }
+        for (size_t at = own.offset_elems; at < own.offset_elems + own.elems;) {
+            const wefti_tensor_stretch next = next_stretch(tensor, &own, at);
+            wefti_checkpoint_piece piece = make_piece(tensor, &next);
+            add_average(own.own_elems + (at - own.offset_elems), &words,
+                        plan->tensors[name].info.name, &piece, list);
+            at += next.elems;
+        }
+    }
 }
 
 weft_status wefti_state_list_shares(const wefti_replica *replica, bool copies,
@@ -161,6 +206,10 @@ weft_status wefti_state_list_shares(const wefti_replica *replica, bool copies,
                            most);
     }
     wefti_state_add_shares(replica, copies, list_out);
+    list_out->shares = list_out->count;
+    if (replica->ema) {
+        add_averages(replica, copies, list_out);
+    }
     return WEFT_OK;
 }
 

@@ -2,7 +2,8 @@
 /*
  * trainer/checkpoint/state.h - a replica's state as parts of tensors: of each
  * tensor NAME the parameters, "NAME", and the moments, "NAME.first" and
- * "NAME.second".
+ * "NAME.second"; of the weights' average "NAME.ema" and "NAME.ema_rest"
+ * (trainer/ema.h).
  *
  *   bucket                 | share 0    | share 1    |
  *   tensors               tttttttttuuuuuuuuuuuuuvvvv.     . padding
@@ -25,6 +26,7 @@ enum { WEFTI_STATE_PARTS = 3 }; /* parameters and both moments */
 typedef struct wefti_state_list {
     wefti_checkpoint_piece *pieces;
     size_t count;
+    size_t shares; /* the first of them; the others are the host's */
 } wefti_state_list;
 
 /* Adds a piece, for which there is room; its place in the copy follows the last
@@ -54,7 +56,10 @@ bool wefti_state_cut(const wefti_replica *replica, const wefti_tensor *tensor,
 void wefti_state_add_shares(const wefti_replica *replica, bool copies,
                             wefti_state_list *list);
 
-/* wefti_state_list_shares - a list of those. Returns OK | ERR_NO_MEMORY. */
+/*
+ * wefti_state_list_shares - a list of those, and of the weights' average where
+ * the replica has one. Returns OK | ERR_NO_MEMORY.
+ */
 WEFT_NODISCARD weft_status wefti_state_list_shares(const wefti_replica *replica,
                                                    bool copies,
                                                    wefti_state_list *list_out);

@@ -122,6 +122,8 @@ typedef struct wefti_config {
     struct {
         const char *recompute;
         const char *ema;
+        double ema_decay;
+        bool ema_export;
         const char *offload;
         bool release_activations;
         int64_t zero;

@@ -31,6 +31,11 @@ static weft_status check_inside(const wefti_config *config)
                       "saves nothing where checkpoint.every is 0; allowed "
                       "is 0, or checkpoint.every from 1");
     }
+    if (strcmp(config->memory.ema, "none") != 0) {
+        return refuse(config, "checkpoint", "inside",
+                      "saves no average of the weights; allowed is 0, or "
+                      "memory.ema: none");
+    }
     return config->checkpoint.async
                ? WEFT_OK
                : refuse(config, "checkpoint", "inside",

@@ -53,6 +53,12 @@ static void list(wefti_tensor_list *tensors, const wefti_model_shape *shape,
 
 enum { QKV, DQKV, OUT, DOUT, LSE, DELTA, DQKV_SUM };
 
+static weft_status turn(const wefti_node_args *args)
+{
+    const wefti_node_heads heads = heads_of(args->node->context);
+    return wefti_node_rope(args, &heads, args->values[QKV], false);
+}
+
 static weft_status forward(const wefti_node_args *args)
 {
     const wefti_node_heads heads = heads_of(args->node->context);
@@ -60,7 +66,8 @@ static weft_status forward(const wefti_node_args *args)
     return wefti_node_attention_forward(args, &heads, v[OUT], v[LSE], v[QKV]);
 }
 
-/* Summed up beside qkv, which is read all along, then written over it. */
+/* Summed up beside qkv, which is read all along, turned back, then written over
+ * it. */
 static weft_status inputs(const wefti_node_args *args)
 {
     const wefti_node_heads heads = heads_of(args->node->context);
@@ -93,13 +100,21 @@ static void append(wefti_builder *builder)
         wefti_append_entry(builder, WEFTI_BY_ROWS, normed, d_normed);
     wefti_append_linear(builder, "qkv", in.rows, in.x, in.dx, qkv, dqkv);
     wefti_program_add_node(
+        program, &(wefti_node){.label = "rope",
+                               .calls = {turn},
+                               .context = shape,
+                               .effort = WEFTI_EFFORT_ELEMENTS,
+                               .operands = {[QKV] = {qkv, WEFTI_F_READS |
+                                                              WEFTI_F_WRITES}},
+                               .operand_count = 1});
+    wefti_program_add_node(
         program,
         &(wefti_node){
             .label = "attend",
             .calls = {forward, inputs},
             .context = shape,
-            .operands = {[QKV] = {qkv, WEFTI_F_READS | WEFTI_F_WRITES |
-                                           WEFTI_I_READS},
+            .effort = WEFTI_EFFORT_ATTENTION,
+            .operands = {[QKV] = {qkv, WEFTI_F_READS | WEFTI_I_READS},
                          [DQKV] = {dqkv, WEFTI_I_WRITES | WEFTI_IN_PLACE},
                          [OUT] = {out, WEFTI_F_WRITES | WEFTI_I_READS},
                          [DOUT] = {dout, WEFTI_I_READS},

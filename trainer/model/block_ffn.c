@@ -75,6 +75,7 @@ static void append(wefti_builder *builder)
             .label = "swiglu",
             .calls = {forward, inputs},
             .by_rows = true,
+            .effort = WEFTI_EFFORT_ELEMENTS,
             .operands = {[GATE_UP] = {gate_up, WEFTI_F_READS | WEFTI_I_READS},
                          [DGATE_UP] = {d_gate_up,
                                        WEFTI_I_WRITES | WEFTI_IN_PLACE},

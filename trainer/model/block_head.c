@@ -45,6 +45,7 @@ static void append(wefti_builder *builder)
         wefti_append_entry(builder, WEFTI_WHOLE, normed, d_normed);
     builder->tensor = wefti_tensor_head(builder->plan);
     wefti_append_linear(builder, "head", in.rows, in.x, in.dx, logits, logits);
+    wefti_program_set_outside(program, logits);
     builder->residual = logits;
 }
 

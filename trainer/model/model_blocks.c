@@ -71,6 +71,9 @@ static void append_layer(wefti_builder *builder, size_t layer, bool receives,
     builder->tensor = wefti_tensor_of_layer(builder->plan, layer);
     for (const wefti_model_block *const *block = blocks; *block; block++) {
         begin(builder, *block, layer);
+        if (block != blocks) {
+            wefti_program_go_on(builder->program);
+        }
         if (receives && block == blocks) {
             wefti_append_receive(builder);
         }

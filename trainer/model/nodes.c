@@ -80,6 +80,7 @@ size_t wefti_append_norm(wefti_builder *builder, wefti_node_rows rows,
                       norm_weights},
             .by_rows = rows == WEFTI_BY_ROWS,
             .of_part = part,
+            .effort = WEFTI_EFFORT_NORM,
             .operands =
                 {[NORM_X] = {builder->residual, WEFTI_F_READS | WEFTI_I_READS},
                  [NORM_Y] = {normed, WEFTI_F_WRITES},

@@ -33,7 +33,10 @@ static weft_status describe(const wefti_stage_config *config,
 {
     const wefti_parameters *plan = config->plan;
     WEFTI_ASSERT(config->first_layer < config->layers_end);
-    *stage_out = (wefti_stage){.config = *config};
+    *stage_out = (wefti_stage){.config = *config,
+                               .program = {.recompute = config->recompute,
+                                           .together = config->together,
+                                           .keeps = config->keeps}};
     wefti_stage_append(&stage_out->program, plan, config->first_layer,
                        config->layers_end, &stage_out->logits);
     return wefti_program_plan(&stage_out->program,
@@ -87,7 +90,7 @@ void wefti_stage_destroy(wefti_stage *stage)
 static wefti_program_pass begin(const wefti_stage *stage,
                                 const wefti_stage_pass *how)
 {
-    const wefti_workspace *space = stage->config.workspace;
+    wefti_workspace *space = stage->config.workspace;
     WEFTI_ASSERT(how->slot < stage->config.slots);
     WEFTI_ASSERT(how->batch->sequences <= space->sequences);
     WEFTI_ASSERT(how->batch->length <= stage->config.plan->shape.seq);
@@ -103,7 +106,9 @@ static wefti_program_pass begin(const wefti_stage *stage,
                                .input = how->input,
                                .output = how->output,
                                .links = space->links,
-                               .flights = stage->flights};
+                               .flights = stage->flights,
+                               .again_ns =
+                                   space->compute ? NULL : &space->again_ns};
     for (size_t i = 0; i < WEFTI_TENSOR_GROUPS_MOST; i++) {
         pass.parameters[i] = how->values[i];
         pass.gradients[i] = how->gradients[i];

@@ -35,6 +35,7 @@ typedef struct wefti_stage wefti_stage;
  * slots        micro-batches between forward and W at a time, at most
  * arenas       [slots]: each has room for the stage's slot, on a cache line's
  *              start; the memory is borrowed
+ * recompute, together, keeps   trainer/program/program.h: how it is planned
  */
 typedef struct wefti_stage_config {
     const wefti_parameters *plan;
@@ -42,6 +43,8 @@ typedef struct wefti_stage_config {
     size_t first_layer, layers_end;
     size_t slots;
     real *const *arenas;
+    wefti_recompute recompute;
+    bool together, keeps;
 } wefti_stage_config;
 
 /*

@@ -23,7 +23,8 @@ typedef struct wefti_workspace {
     /* [parts][tokens] of cross_entropy.h; NULL: the vocabulary is not shared */
     real *summaries;
     const wefti_node_link *links; /* [WEFTI_LINKS] borrowed; NULL: none */
-    wefti_weave_step *woven;      /* room for any pair of the stages */
+    int64_t again_ns;        /* of the host, in nodes that have run again */
+    wefti_weave_step *woven; /* room for any pair of the stages */
     size_t woven_room;
 } wefti_workspace;
 

@@ -12,6 +12,7 @@
 #include "trainer/pipe/pipe_call.h"
 #include "trainer/pipe/pipe_links.h"
 #include "trainer/pipe/pipe_reduce.h"
+#include "trainer/pipe/pipe_schedule.h"
 #include "trainer/replica.h"
 
 #include <stdlib.h>
@@ -59,8 +60,11 @@ weft_status wefti_pipe_place(wefti_pipe *pipe, const wefti_pipe_config *config,
                              const wefti_model_shape *shape,
                              wefti_layer_run *parts_out, size_t *part_count_out)
 {
-    *pipe = (wefti_pipe){
-        .schedule = config->schedule, .mesh = mesh, .rank = mesh->at.pp};
+    *pipe = (wefti_pipe){.schedule = config->schedule,
+                         .recompute = config->recompute,
+                         .keeps_places = config->keeps_places,
+                         .mesh = mesh,
+                         .rank = mesh->at.pp};
     pipe->info.size_bytes = sizeof(pipe->info);
     weft_status status = weft_schedule_get_info(config->schedule, &pipe->info);
     if (status != WEFT_OK) {
@@ -105,6 +109,7 @@ static weft_pipeline_config configure_pipeline(const wefti_pipe *pipe,
         .compute = replica->compute};
 }
 
+/* A list that splits a backward anywhere may split each. */
 static wefti_stage_config
 configure_stage(wefti_pipe *pipe, const wefti_parameters *plan, size_t index)
 {
@@ -114,7 +119,11 @@ configure_stage(wefti_pipe *pipe, const wefti_parameters *plan, size_t index)
                                 .first_layer = part->first_layer,
                                 .layers_end = part->layers_end,
                                 .slots = pipe->slots,
-                                .arenas = pipe->arenas};
+                                .arenas = pipe->arenas,
+                                .recompute = pipe->recompute,
+                                .together = !wefti_pipe_schedule_has(
+                                    pipe->schedule, pipe->rank, WEFT_ACTION_I),
+                                .keeps = pipe->keeps_places};
 }
 
 /* Of a slot that any of the rank's stages can use. */
@@ -153,19 +162,6 @@ static weft_status make_slots(wefti_pipe *pipe, const wefti_parameters *plan,
     return WEFT_OK;
 }
 
-static bool has_action(const wefti_pipe *pipe, weft_action_type type)
-{
-    const weft_action *actions;
-    size_t count =
-        weft_schedule_get_actions(pipe->schedule, pipe->rank, &actions);
-    for (size_t k = 0; k < count; k++) {
-        if (actions[k].type == type) {
-            return true;
-        }
-    }
-    return false;
-}
-
 /*
  * Where activations are that OFFLOAD has put away, and what RECOMPUTE begins
  * with: on the device too, so nothing is saved by the first but slots.
@@ -173,7 +169,10 @@ static bool has_action(const wefti_pipe *pipe, weft_action_type type)
 static weft_status make_kept(wefti_pipe *pipe, size_t input_elems, int count)
 {
     size_t slot_elems = pipe->slot_bytes / sizeof(real);
-    size_t elems = has_action(pipe, WEFT_ACTION_OFFLOAD) ? slot_elems : 0;
+    size_t elems =
+        wefti_pipe_schedule_has(pipe->schedule, pipe->rank, WEFT_ACTION_OFFLOAD)
+            ? slot_elems
+            : 0;
     elems = input_elems > elems ? input_elems : elems;
     pipe->kept = calloc((size_t)count + 1, sizeof(*pipe->kept));
     if (!pipe->kept) {
@@ -266,7 +265,8 @@ static weft_status make_experts(wefti_pipe *pipe, const wefti_replica *replica)
         wefti_experts_here(&replica->plan)) {
         return WEFT_OK;
     }
-    if (has_action(pipe, WEFT_ACTION_OFFLOAD)) {
+    if (wefti_pipe_schedule_has(pipe->schedule, pipe->rank,
+                                WEFT_ACTION_OFFLOAD)) {
         return wefti_error(WEFT_ERR_UNSUPPORTED,
                            "parallel.schedule: OFFLOAD is not possible in this "
                            "version with parallel.expert_model_parallel_size "

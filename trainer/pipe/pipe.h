@@ -43,6 +43,8 @@ typedef struct wefti_pipe_reduce {
 
 typedef struct wefti_pipe {
     const weft_schedule *schedule; /* borrowed */
+    wefti_recompute recompute;
+    bool keeps_places;
     weft_schedule_info info;
     int rank;                     /* in the pipeline */
     const wefti_mesh_comms *mesh; /* borrowed */
@@ -75,7 +77,9 @@ typedef struct wefti_pipe_config {
     size_t chunk_rows;             /* 0: a micro-batch at once */
     /* [stages of the schedule]: ms that take compute's place; NULL: none do. */
     const weft_stage_cost *waits;
-    bool beside[WEFTI_LINKS]; /* what nodes exchange runs beside compute */
+    bool beside[WEFTI_LINKS];  /* what nodes exchange runs beside compute */
+    wefti_recompute recompute; /* instead of activations that are kept */
+    bool keeps_places;         /* of activations that no one needs any more */
 } wefti_pipe_config;
 
 /* Rows of tokens of the residual that this rank has. */

@@ -22,7 +22,7 @@ static weft_status send_zeros(const wefti_pipe_batch *batch)
     return wefti_pipe_batch_send(batch, 1);
 }
 
-/* F, I and W, with their shapes in training; B and pairs have the same. */
+/* F and B, with their shapes in training; I, W and pairs have the same. */
 static weft_status run_stage(const wefti_pipe *pipe, wefti_stage *stage,
                              const wefti_stage_pass *pass)
 {
@@ -30,11 +30,7 @@ static weft_status run_stage(const wefti_pipe *pipe, wefti_stage *stage,
     if (status == WEFT_OK && wefti_stage_is_last(stage)) {
         status = wefti_stage_measure(stage, pass, true, 0, pipe->batch.losses);
     }
-    if (status == WEFT_OK) {
-        status = wefti_stage_backward_inputs(stage, pass);
-    }
-    return status == WEFT_OK ? wefti_stage_backward_weights(stage, pass)
-                             : status;
+    return status == WEFT_OK ? wefti_stage_backward(stage, pass) : status;
 }
 
 /* As they were made. */

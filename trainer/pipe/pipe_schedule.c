@@ -117,3 +117,16 @@ weft_status wefti_pipe_schedule_open(const wefti_config *config, int rank,
         schedule_out);
     return status == WEFT_OK ? pass(*schedule_out) : status;
 }
+
+bool wefti_pipe_schedule_has(const weft_schedule *schedule, int rank,
+                             weft_action_type type)
+{
+    const weft_action *actions;
+    size_t count = weft_schedule_get_actions(schedule, rank, &actions);
+    for (size_t k = 0; k < count; k++) {
+        if (actions[k].type == type) {
+            return true;
+        }
+    }
+    return false;
+}

@@ -48,4 +48,8 @@ WEFT_NODISCARD weft_status
 wefti_pipe_schedule_open(const wefti_config *config, int rank, int nranks,
                          weft_schedule **schedule_out);
 
+/* Whether a rank's list has an action of a type. */
+bool wefti_pipe_schedule_has(const weft_schedule *schedule, int rank,
+                             weft_action_type type);
+
 #endif

@@ -205,8 +205,8 @@ static wefti_math_heads heads_of(const wefti_node_args *args,
 }
 
 /* Queries and keys lie side by side: one turn for all heads of a sequence. */
-static weft_status turn(const wefti_node_args *args,
-                        const wefti_node_heads *heads, real *qkv, bool back)
+weft_status wefti_node_rope(const wefti_node_args *args,
+                            const wefti_node_heads *heads, real *qkv, bool back)
 {
     const wefti_program_pass *pass = args->pass;
     const size_t length = pass->batch->length;
@@ -223,18 +223,14 @@ static weft_status turn(const wefti_node_args *args,
 
 weft_status wefti_node_attention_forward(const wefti_node_args *args,
                                          const wefti_node_heads *heads,
-                                         real *out, real *lse, real *qkv)
+                                         real *out, real *lse, const real *qkv)
 {
     const parts in = parts_of(qkv, heads, args->rows);
     const tensor o = dense(out, args->rows, wefti_node_heads_out(heads));
     const tensor sums = dense(lse, args->rows, heads->heads);
     const wefti_math_heads how = heads_of(args, heads);
-    weft_status status = turn(args, heads, qkv, false);
-    return status == WEFT_OK
-               ? wefti_stream_attention_forward(args->pass->compute, &o, &sums,
-                                                &in.q, &in.k, &in.v, &how,
-                                                false)
-               : status;
+    return wefti_stream_attention_forward(args->pass->compute, &o, &sums, &in.q,
+                                          &in.k, &in.v, &how, false);
 }
 
 weft_status wefti_node_attention_backward(const wefti_node_args *args,
@@ -254,5 +250,6 @@ weft_status wefti_node_attention_backward(const wefti_node_args *args,
     weft_status status = wefti_stream_attention_backward(
         args->pass->compute, &d.q, &d.k, &d.v, &above, &in.q, &in.k, &in.v, &o,
         &sums, &dots, &how, false);
-    return status == WEFT_OK ? turn(args, heads, dqkv, true) : status;
+    return status == WEFT_OK ? wefti_node_rope(args, heads, dqkv, true)
+                             : status;
 }

@@ -94,10 +94,15 @@ typedef struct wefti_node_heads {
 size_t wefti_node_heads_qkv(const wefti_node_heads *heads);
 size_t wefti_node_heads_out(const wefti_node_heads *heads);
 
-/* qkv is turned in place. lse: [rows][heads]. */
+/* Turns the heads of q and k in place, by their tokens' places; or back. */
+WEFT_NODISCARD weft_status wefti_node_rope(const wefti_node_args *args,
+                                           const wefti_node_heads *heads,
+                                           real *qkv, bool back);
+
+/* qkv: turned. lse: [rows][heads]. */
 WEFT_NODISCARD weft_status wefti_node_attention_forward(
     const wefti_node_args *args, const wefti_node_heads *heads, real *out,
-    real *lse, real *qkv);
+    real *lse, const real *qkv);
 
 /* dqkv is overwritten; qkv as forward left it. delta: [rows][heads]. */
 WEFT_NODISCARD weft_status wefti_node_attention_backward(

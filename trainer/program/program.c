@@ -13,7 +13,8 @@ enum { ROOM_AT_FIRST = 16 };
 
 wefti_node_kind wefti_node_kind_in(const wefti_node *node, wefti_call call)
 {
-    if (call == WEFTI_CALL_FORWARD || node->kind == WEFTI_NODE_COMPUTE) {
+    if (call == WEFTI_CALL_FORWARD || node->again ||
+        node->kind == WEFTI_NODE_COMPUTE) {
         return node->kind;
     }
     return node->kind == WEFTI_NODE_POST ? WEFTI_NODE_AWAIT : WEFTI_NODE_POST;
@@ -45,7 +46,14 @@ void wefti_program_begin_block(wefti_program *program, const char *name,
                                 sizeof(*program->blocks));
     if (program->status == WEFT_OK) {
         program->blocks[program->block_count++] =
-            (wefti_block_mark){name, layer};
+            (wefti_block_mark){.name = name, .layer = layer};
+    }
+}
+
+void wefti_program_go_on(wefti_program *program)
+{
+    if (program->status == WEFT_OK) {
+        program->blocks[program->block_count - 1].goes_on = true;
     }
 }
 
@@ -101,6 +109,13 @@ size_t wefti_program_own_rows(const wefti_program *program, size_t rows)
     return left < most ? left : most;
 }
 
+void wefti_program_set_outside(wefti_program *program, size_t value)
+{
+    if (program->status == WEFT_OK) {
+        program->values[value].outside = true;
+    }
+}
+
 void wefti_program_add_node(wefti_program *program, const wefti_node *node)
 {
     WEFTI_ASSERT(node->operand_count <= WEFTI_NODE_OPERANDS);
@@ -108,9 +123,9 @@ void wefti_program_add_node(wefti_program *program, const wefti_node *node)
     program->nodes = make_room(program, program->nodes, program->node_count,
                                sizeof(*program->nodes));
     if (program->status == WEFT_OK) {
-        program->nodes[program->node_count] = *node;
-        program->nodes[program->node_count].block = program->block_count - 1;
-        program->node_count++;
+        wefti_node *own = &program->nodes[program->node_count++];
+        *own = *node;
+        own->block = own->origin = program->block_count - 1;
     }
 }
 

@@ -11,6 +11,9 @@
  *   W  weight gradients   the nodes backwards, any time after I
  *   B  I and W            block by block: I of its nodes, then W of them
  *
+ * What is not kept for the backward is made again by nodes that run again, in
+ * their order, before the rest of their block (recompute.h).
+ *
  * A node is left out of a pass for which it has no call. In I a POST awaits and
  * an AWAIT posts: what goes one way in F comes back the other way.
  *
@@ -33,15 +36,16 @@
 
 /* Where a value lies: by how long it lives. */
 typedef enum wefti_region {
-    WEFTI_REGION_SLOT,    /* from one pass to another; of a micro-batch */
-    WEFTI_REGION_FORWARD, /* between steps of F */
-    WEFTI_REGION_INPUTS,  /* of I */
-    WEFTI_REGION_WEIGHTS, /* of W */
-    WEFTI_REGION_SCRATCH, /* within one step */
+    WEFTI_REGION_SLOT,     /* from one pass to another; of a micro-batch */
+    WEFTI_REGION_FORWARD,  /* between steps of F */
+    WEFTI_REGION_INPUTS,   /* of I */
+    WEFTI_REGION_WEIGHTS,  /* of W */
+    WEFTI_REGION_BACKWARD, /* of B, from I to W of a block */
+    WEFTI_REGION_SCRATCH,  /* within one step */
     WEFTI_REGIONS
 } wefti_region;
 
-/* A step of F, I or W, counted through all three. */
+/* A step of F, I or W, counted through all three; of BACKWARD, one of B. */
 typedef struct wefti_life {
     size_t first, last;
 } wefti_life;
@@ -54,6 +58,8 @@ typedef struct wefti_value {
     bool by_row;  /* of each token; else of all */
     bool of_part; /* of the tokens of this rank's part alone */
     size_t rows;  /* or one for so many rows of a call */
+    bool outside; /* is written between passes, by others */
+    bool again;   /* in place of one that is not kept */
     /* Of the plan: */
     wefti_region region;
     bool used;
@@ -78,6 +84,22 @@ typedef enum wefti_call {
     WEFTI_CALL_WEIGHTS,
     WEFTI_CALLS
 } wefti_call;
+
+/* What it costs to make again what a node has made. */
+typedef enum wefti_effort {
+    WEFTI_EFFORT_MOST, /* products with weights, transfers */
+    WEFTI_EFFORT_NORM,
+    WEFTI_EFFORT_ELEMENTS, /* a few operations for each element */
+    WEFTI_EFFORT_ATTENTION
+} wefti_effort;
+
+/* Which nodes run again instead of their values being kept. */
+typedef enum wefti_recompute {
+    WEFTI_RECOMPUTE_NONE,
+    WEFTI_RECOMPUTE_NORMS,
+    WEFTI_RECOMPUTE_SELECTIVE, /* all but those of most effort */
+    WEFTI_RECOMPUTE_FULL       /* all of a layer, from its input */
+} wefti_recompute;
 
 /* How a node's calls use an operand. */
 enum {
@@ -131,7 +153,11 @@ typedef struct wefti_node {
     size_t operand_count;
     wefti_node_parameter parameters[WEFTI_NODE_PARAMETERS];
     size_t parameter_count;
-    size_t block; /* set by the program */
+    wefti_effort effort;
+    /* Set by the program: */
+    size_t block;
+    size_t origin; /* the block whose node it is; another, if it runs again */
+    bool again;    /* I and W call what F does */
 } wefti_node;
 
 /* Whether a call of a node is a COMPUTE, a POST or an AWAIT. */
@@ -159,6 +185,7 @@ typedef struct wefti_program_step {
     size_t first, end; /* of the nodes; last to first unless F */
     bool by_rows, of_part, by_parts;
     bool posts; /* of by_parts */
+    bool again; /* its nodes run again */
     size_t block;
 } wefti_program_step;
 
@@ -172,6 +199,7 @@ enum { WEFTI_ORDER_BACKWARD = WEFTI_CALLS, WEFTI_ORDERS }; /* or a call */
 typedef struct wefti_block_mark {
     const char *name;
     size_t layer;
+    bool goes_on; /* with the block before: FULL makes both again together */
 } wefti_block_mark;
 
 /*
@@ -189,6 +217,10 @@ typedef struct wefti_program {
     size_t block_count;
     size_t operation_count;
     weft_status status; /* the first failure */
+    /* How it is planned: */
+    wefti_recompute recompute;
+    bool together; /* I and W run as B alone; of recompute NONE no matter */
+    bool keeps;    /* what is dead keeps its place */
     /* Of the plan: */
     size_t rows_most;
     wefti_order orders[WEFTI_ORDERS];
@@ -196,6 +228,9 @@ typedef struct wefti_program {
 } wefti_program;
 
 enum { WEFTI_PROGRAM_CHUNK_ROWS = 128 };
+
+/* The block begun last goes on with the one before it. */
+void wefti_program_go_on(wefti_program *program);
 
 /*
  * What is appended belongs to the block begun last. After a failure, no memory,
@@ -218,6 +253,9 @@ size_t wefti_program_cut_value(wefti_program *program, size_t value);
 /* Rows of the first part of so many, and of this rank's. */
 size_t wefti_program_part_rows(const wefti_program *program, size_t rows);
 size_t wefti_program_own_rows(const wefti_program *program, size_t rows);
+
+/* Others write a value between passes: it is kept. */
+void wefti_program_set_outside(wefti_program *program, size_t value);
 
 /* A copy of node. */
 void wefti_program_add_node(wefti_program *program, const wefti_node *node);

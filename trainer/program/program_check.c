@@ -124,11 +124,21 @@ static weft_status check_step(walk *own, const wefti_program_step *step)
     return status;
 }
 
+/* Another micro-batch's pass may come between. */
+static void forget_pass(walk *own)
+{
+    for (size_t i = 0; i < own->program->value_count; i++) {
+        own->written[i] = own->written[i] &&
+                          own->program->values[i].region == WEFTI_REGION_SLOT;
+    }
+}
+
 static weft_status check_pass(walk *own, size_t order)
 {
     const wefti_order *steps = &own->program->orders[order];
     weft_status status = WEFT_OK;
     own->pass = wefti_order_text(order);
+    forget_pass(own);
     for (size_t i = 0; i < steps->count && status == WEFT_OK; i++) {
         status = check_step(own, &steps->steps[i]);
     }
@@ -167,7 +177,9 @@ weft_status wefti_program_check(const wefti_program *program)
     const size_t halves[] = {WEFTI_CALL_FORWARD, WEFTI_CALL_INPUTS,
                              WEFTI_CALL_WEIGHTS};
     const size_t whole[] = {WEFTI_CALL_FORWARD, WEFTI_ORDER_BACKWARD};
-    weft_status status = check_passes(program, halves, 3);
+    bool apart =
+        program->recompute == WEFTI_RECOMPUTE_NONE || !program->together;
+    weft_status status = apart ? check_passes(program, halves, 3) : WEFT_OK;
     return status == WEFT_OK ? check_passes(program, whole, 2) : status;
 }
 

@@ -11,10 +11,11 @@
 #include <stdint.h>
 
 /*
- * wefti_program_check - of a planned program, in F then I then W as in F then
- * B:
+ * wefti_program_check - of a planned program, in F then B as in F then I then W
+ * (not if I and W run together alone):
  *
- *   what a call reads has been written, and is where it was written;
+ *   what a call reads has been written, in this pass or to the slot, and is
+ *   where it was written;
  *   a POST has one AWAIT of its operation, after it and of its class, in the
  *   same pass.
  *

@@ -9,11 +9,20 @@
 
 #include <stdlib.h>
 
+/* Whether W of a node that runs again has nothing to do in B: I has done it. */
+static bool is_done_in_b(const wefti_node *node)
+{
+    return node->again && node->calls[WEFTI_CALL_INPUTS];
+}
+
 /* Whether node goes on with the step. */
-static bool joins(const wefti_program_step *step, const wefti_node *node)
+static bool joins(const wefti_program *program, const wefti_program_step *step,
+                  const wefti_node *node)
 {
     return step->by_rows && node->by_rows && node->of_part == step->of_part &&
-           node->by_parts == step->by_parts && node->block == step->block;
+           node->by_parts == step->by_parts && node->block == step->block &&
+           node->again == step->again &&
+           is_done_in_b(node) == is_done_in_b(&program->nodes[step->first]);
 }
 
 static bool posts(const wefti_node *node, wefti_call call)
@@ -30,7 +39,7 @@ static void add(wefti_program *program, wefti_call call, size_t index)
     }
     wefti_program_step *last =
         order->count ? &order->steps[order->count - 1] : NULL;
-    if (last && joins(last, node)) {
+    if (last && joins(program, last, node)) {
         last->first = index < last->first ? index : last->first;
         last->end = index >= last->end ? index + 1 : last->end;
         last->posts = last->posts || posts(node, call);
@@ -40,10 +49,11 @@ static void add(wefti_program *program, wefti_call call, size_t index)
         .call = call,
         .first = index,
         .end = index + 1,
-        .by_rows = node->by_rows && call != WEFTI_CALL_WEIGHTS,
+        .by_rows = node->by_rows && (node->again || call != WEFTI_CALL_WEIGHTS),
         .of_part = node->of_part,
         .by_parts = node->by_parts && call != WEFTI_CALL_WEIGHTS,
         .posts = posts(node, call),
+        .again = node->again,
         .block = node->block};
 }
 
@@ -84,4 +94,16 @@ weft_status wefti_program_order(wefti_program *program)
     }
     merge(program);
     return WEFT_OK;
+}
+
+void wefti_program_order_trim(wefti_program *program)
+{
+    wefti_order *both = &program->orders[WEFTI_ORDER_BACKWARD];
+    for (size_t i = 0; i < both->count; i++) {
+        wefti_program_step *step = &both->steps[i];
+        if (step->call == WEFTI_CALL_WEIGHTS && step->again &&
+            is_done_in_b(&program->nodes[step->first])) {
+            step->end = step->first;
+        }
+    }
 }

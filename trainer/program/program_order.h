@@ -11,4 +11,10 @@
 /* Returns OK | ERR_NO_MEMORY. */
 WEFT_NODISCARD weft_status wefti_program_order(wefti_program *program);
 
+/*
+ * Empties steps of B: what W would make again is there from I. Lives are found
+ * before, so that what W alone needs in between keeps its place.
+ */
+void wefti_program_order_trim(wefti_program *program);
+
 #endif

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "trainer/program/program_order.h"
+#include "trainer/program/recompute.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -27,8 +28,14 @@ typedef struct place_list {
 typedef struct sweep {
     wefti_program *program;
     place_list arenas[WEFTI_REGIONS];
-    size_t step; /* counted through F, I and W */
+    size_t step;   /* counted through F, I and W, or of B */
+    bool backward; /* of B: values of that region; else all others */
 } sweep;
+
+static bool is_swept(const sweep *own, const wefti_value *value)
+{
+    return (value->region == WEFTI_REGION_BACKWARD) == own->backward;
+}
 
 /* ---- places ---------------------------------------------------------------
  */
@@ -104,8 +111,11 @@ static void visit_step(sweep *own, const wefti_program_step *step,
         const wefti_node *node = &own->program->nodes[i];
         for (size_t k = 0; node->calls[step->call] && k < node->operand_count;
              k++) {
-            if (wefti_node_reads(node, k, step->call) ||
-                wefti_node_writes(node, k, step->call)) {
+            const wefti_value *value =
+                &own->program->values[node->operands[k].value];
+            if (is_swept(own, value) &&
+                (wefti_node_reads(node, k, step->call) ||
+                 wefti_node_writes(node, k, step->call))) {
                 visit(own, step, node, k);
             }
         }
@@ -159,6 +169,16 @@ static bool may_be_left(const wefti_program *program,
     return false;
 }
 
+/* Whether a value is needed within B of a block, and no longer. */
+static bool is_of_backward(const wefti_program *program,
+                           const wefti_value *value)
+{
+    return value->again ||
+           (program->recompute != WEFTI_RECOMPUTE_NONE && program->together &&
+            call_of(program, value->life.first) == WEFTI_CALL_INPUTS &&
+            call_of(program, value->life.last) == WEFTI_CALL_WEIGHTS);
+}
+
 /* Within a step, within a pass, or longer. */
 static wefti_region find_region(const wefti_program *program,
                                 const wefti_value *value)
@@ -167,6 +187,9 @@ static wefti_region find_region(const wefti_program *program,
         WEFTI_REGION_FORWARD, WEFTI_REGION_INPUTS, WEFTI_REGION_WEIGHTS};
     const wefti_life *life = &value->life;
     wefti_call first = call_of(program, life->first);
+    if (is_of_backward(program, value)) {
+        return WEFTI_REGION_BACKWARD;
+    }
     if (life->first == life->last) {
         return may_be_left(program, step_of(program, life->first))
                    ? of_pass[first]
@@ -253,25 +276,39 @@ static void release(sweep *own, const wefti_program_step *step,
     wefti_value *value = &own->program->values[node->operands[operand].value];
     (void)step;
     if (value->life.last == own->step && !value->is_taken_over &&
-        !value->is_released) {
+        !value->is_released && !own->program->keeps) {
         value->is_released = true;
         give_back(&own->arenas[value->region], value->start_elems,
                   value->elems);
     }
 }
 
+static void visit_order(sweep *own, size_t number, visit_fn *visit,
+                        visit_fn *leave)
+{
+    const wefti_order *order = &own->program->orders[number];
+    for (size_t i = 0; i < order->count; i++, own->step++) {
+        visit_step(own, &order->steps[i], visit);
+        if (leave) {
+            visit_step(own, &order->steps[i], leave);
+        }
+    }
+}
+
 static void visit_all(sweep *own, visit_fn *visit, visit_fn *leave)
 {
     own->step = 0;
+    own->backward = false;
     for (size_t call = 0; call < WEFTI_CALLS; call++) {
-        const wefti_order *order = &own->program->orders[call];
-        for (size_t i = 0; i < order->count; i++, own->step++) {
-            visit_step(own, &order->steps[i], visit);
-            if (leave) {
-                visit_step(own, &order->steps[i], leave);
-            }
-        }
+        visit_order(own, call, visit, leave);
     }
+}
+
+static void visit_backward(sweep *own, visit_fn *visit, visit_fn *leave)
+{
+    own->step = 0;
+    own->backward = true;
+    visit_order(own, WEFTI_ORDER_BACKWARD, visit, leave);
 }
 
 static weft_status lay_out(sweep *own)
@@ -288,6 +325,7 @@ static weft_status lay_out(sweep *own)
     }
     if (status == WEFT_OK) {
         visit_all(own, place, release);
+        visit_backward(own, place, release);
     }
     for (size_t i = 0; i < WEFTI_REGIONS; i++) {
         program->elems[i] = own->arenas[i].end;
@@ -296,21 +334,33 @@ static weft_status lay_out(sweep *own)
     return status;
 }
 
-weft_status wefti_program_plan(wefti_program *program, size_t rows_most)
+/* Those of B are counted anew, through its own steps. */
+static void find_lives(sweep *own)
 {
-    sweep own = {.program = program};
-    weft_status status = program->status == WEFT_OK
-                             ? wefti_program_order(program)
-                             : program->status;
-    if (status != WEFT_OK) {
-        return status;
-    }
-    program->rows_most = rows_most;
-    visit_all(&own, extend_life, NULL);
+    wefti_program *program = own->program;
+    visit_all(own, extend_life, NULL);
     for (size_t i = 0; i < program->value_count; i++) {
         wefti_value *value = &program->values[i];
         value->region =
             value->used ? find_region(program, value) : WEFTI_REGION_SCRATCH;
+        value->used = value->used && value->region != WEFTI_REGION_BACKWARD;
     }
-    return lay_out(&own);
+    visit_backward(own, extend_life, NULL);
+}
+
+weft_status wefti_program_plan(wefti_program *program, size_t rows_most)
+{
+    sweep own = {.program = program};
+    weft_status status = wefti_program_recompute(program);
+    if (status == WEFT_OK) {
+        status = wefti_program_order(program);
+    }
+    if (status != WEFT_OK) {
+        return status;
+    }
+    program->rows_most = rows_most;
+    find_lives(&own);
+    status = lay_out(&own);
+    wefti_program_order_trim(program);
+    return status;
 }

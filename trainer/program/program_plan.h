@@ -15,6 +15,11 @@
  * I and W as in B, and one plan holds for both. Regions lie apart: while F of
  * one micro-batch and B of another take turns, only a step's scratch is common,
  * and what a step holds that may be left in the middle is not there.
+ *
+ * What is made again lives within B of a block, or within its I and once more
+ * within its W: that region is laid out by the steps of B, and the next block
+ * has the same memory. So has, where I and W run together alone, what I leaves
+ * for W; else that is the slot's.
  */
 #ifndef TRAINER_PROGRAM_PROGRAM_PLAN_H
 #define TRAINER_PROGRAM_PROGRAM_PLAN_H

@@ -7,8 +7,8 @@
 #include "trainer/program/program_check.h"
 
 static const char *const kinds[] = {"COMPUTE", "POST", "AWAIT"};
-static const char *const regions[WEFTI_REGIONS] = {"slot", "forward", "inputs",
-                                                   "weights", "scratch"};
+static const char *const regions[WEFTI_REGIONS] = {
+    "slot", "forward", "inputs", "weights", "backward", "scratch"};
 
 static void print_block(const wefti_program *program, size_t block, FILE *file)
 {
@@ -24,7 +24,7 @@ static void print_values(
         const wefti_value *value = &program->values[node->operands[i].value];
         if (uses(node, i, call)) {
             fputc(' ', file);
-            if (value->block != node->block) {
+            if (value->block != node->origin) {
                 print_block(program, value->block, file);
             }
             fputs(value->name, file);
@@ -39,12 +39,13 @@ static void print_node(const wefti_program *program, const wefti_node *node,
     const wefti_node_kind kind = wefti_node_kind_in(node, step->call);
     fprintf(file, "%s %zu %s ", wefti_order_text(step->call), number,
             kinds[kind]);
-    print_block(program, node->block, file);
+    print_block(program, node->origin, file);
     fputs(node->label, file);
     if (kind != WEFTI_NODE_COMPUTE) {
         fprintf(file, " %s", weft_class_text(node->class_id));
     }
-    fprintf(file, "%s%s:", step->of_part ? " of part" : "",
+    fprintf(file, "%s%s%s:", node->again ? " again" : "",
+            step->of_part ? " of part" : "",
             step->by_parts  ? " by parts"
             : step->by_rows ? " by rows"
                             : "");
@@ -54,10 +55,11 @@ static void print_node(const wefti_program *program, const wefti_node *node,
     fputc('\n', file);
 }
 
-/* A step counted through F, I and W, as "I 4". */
-static void print_step(const wefti_program *program, size_t step, FILE *file)
+/* A step counted through F, I and W, or one of B, as "I 4". */
+static void print_step(const wefti_program *program, wefti_region region,
+                       size_t step, FILE *file)
 {
-    size_t call = 0;
+    size_t call = region == WEFTI_REGION_BACKWARD ? WEFTI_ORDER_BACKWARD : 0;
     while (step >= program->orders[call].count) {
         step -= program->orders[call++].count;
     }
@@ -69,12 +71,12 @@ static void print_value(const wefti_program *program, const wefti_value *value,
 {
     fputs("value ", file);
     print_block(program, value->block, file);
-    fprintf(file, "%s: %s at %zu, %zu bytes, ", value->name,
-            regions[value->region], value->start_elems * sizeof(real),
-            value->elems * sizeof(real));
-    print_step(program, value->life.first, file);
+    fprintf(file, "%s%s: %s at %zu, %zu bytes, ", value->name,
+            value->again ? " again" : "", regions[value->region],
+            value->start_elems * sizeof(real), value->elems * sizeof(real));
+    print_step(program, value->region, value->life.first, file);
     fputs(" to ", file);
-    print_step(program, value->life.last, file);
+    print_step(program, value->region, value->life.last, file);
     fputc('\n', file);
 }
 

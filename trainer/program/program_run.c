@@ -4,6 +4,8 @@
  */
 #include "trainer/program/program_run.h"
 
+#include "base/clock.h"
+
 real *wefti_program_at(const wefti_program_pass *pass, size_t value)
 {
     const wefti_value *own = &pass->program->values[value];
@@ -56,8 +58,8 @@ static weft_status report(const wefti_program_pass *pass,
     for (size_t i = 0; call && i < step->end - step->first; i++) {
         const wefti_node *node =
             wefti_program_step_node(pass->program, step, i);
-        for (size_t k = 0; k < node->parameter_count && status == WEFT_OK;
-             k++) {
+        size_t count = node->calls[step->call] ? node->parameter_count : 0;
+        for (size_t k = 0; k < count && status == WEFT_OK; k++) {
             if (!node->parameters[k].shared) {
                 status = call(pass->hooks->context, node->parameters[k].tensor);
             }
@@ -116,9 +118,9 @@ static row_run find_run(const wefti_program_pass *pass,
                      at + 1 == parts};
 }
 
-weft_status wefti_program_step_run(const wefti_program_pass *pass,
-                                   const wefti_program_step *step, bool waits,
-                                   wefti_program_mark *mark)
+static weft_status run_step(const wefti_program_pass *pass,
+                            const wefti_program_step *step, bool waits,
+                            wefti_program_mark *mark)
 {
     const wefti_model_hooks *hooks = pass->hooks;
     size_t all = count_rows(pass, step);
@@ -140,6 +142,19 @@ weft_status wefti_program_step_run(const wefti_program_pass *pass,
     if (status == WEFT_OK && hooks && step->call == WEFTI_CALL_WEIGHTS) {
         status = report(pass, step, hooks->finish);
     }
+    return status;
+}
+
+weft_status wefti_program_step_run(const wefti_program_pass *pass,
+                                   const wefti_program_step *step, bool waits,
+                                   wefti_program_mark *mark)
+{
+    if (!step->again || !pass->again_ns) {
+        return run_step(pass, step, waits, mark);
+    }
+    const int64_t begin_ns = wefti_clock_ns();
+    weft_status status = run_step(pass, step, waits, mark);
+    *pass->again_ns += wefti_clock_ns() - begin_ns;
     return status;
 }
 

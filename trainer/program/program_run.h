@@ -98,6 +98,7 @@ typedef struct wefti_node_flight {
  *
  * compute   where its nodes queue their work; NULL: the host computes, here and
  *           now
+ * again_ns  time in steps that run again is added there; NULL: it is not
  */
 typedef struct wefti_program_pass {
     const wefti_program *program;
@@ -117,6 +118,7 @@ typedef struct wefti_program_pass {
     /* [WEFTI_LINKS]; NULL: nothing is exchanged, and values stay as they are */
     const wefti_node_link *links;
     wefti_node_flight *flights; /* of F and of I of each operation */
+    int64_t *again_ns;
 } wefti_program_pass;
 
 /* What a node's call gets. */

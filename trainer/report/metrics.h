@@ -23,7 +23,8 @@ typedef struct wefti_metrics_step {
     uint64_t step;
     double loss; /* nats per byte, over the whole global batch */
     double val_loss;
-    double grad_norm; /* before clipping */
+    double val_loss_ema; /* of the weights' average, on the last line */
+    double grad_norm;    /* before clipping */
     double lr;
     double expert_load_ratio; /* largest over mean, of the worst layer */
     double tokens_per_s;      /* of all ranks together */
@@ -38,7 +39,8 @@ typedef struct wefti_metrics_step {
     double bubble_ms_max;
     double skew_ms;
     double idle_ms;
-    double checkpoint_ms;      /* stood still to save; in the terms above */
+    double recompute_ms;  /* in nodes that run again; of compute, on the host */
+    double checkpoint_ms; /* stood still to save; in the terms above */
     double checkpoint_wait_ms; /* of it until the last was on disk */
     double overlap_ratio;      /* O: hidden / transferring, all classes */
     double bubble_ratio;       /* bubble / step */

@@ -22,6 +22,7 @@ void wefti_summary_init(wefti_summary *summary)
     const double unknown = (double)NAN;
     *summary = (wefti_summary){.first_val_loss = unknown,
                                .val_loss = unknown,
+                               .val_loss_ema = unknown,
                                .loss_unit = "nats a byte",
                                .bigram_loss = unknown,
                                .fourgram_loss = unknown,
@@ -274,6 +275,7 @@ void wefti_summary_print(const wefti_summary *summary, FILE *file)
     fprintf(file, "\n%-18s %7zu\n", "parameters", summary->parameters);
     print_loss(file, summary, "validation before", summary->first_val_loss);
     print_loss(file, summary, "validation loss", summary->val_loss);
+    print_loss(file, summary, "of the average", summary->val_loss_ema);
     print_loss(file, summary, "2-gram", summary->bigram_loss);
     print_loss(file, summary, "4-gram", summary->fourgram_loss);
     if (summary->step_count) {

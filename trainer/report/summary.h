@@ -32,6 +32,7 @@ typedef struct wefti_summary {
     uint64_t step;
     double first_val_loss; /* before the first step of this run */
     double val_loss;
+    double val_loss_ema;  /* of the weights' average */
     double bigram_loss;   /* of the same validation text */
     double fourgram_loss; /* the same */
     char loss_unit[16];   /* nats a byte, or a token */

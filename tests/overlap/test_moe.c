@@ -10,6 +10,7 @@
  *          once, used in turns. moes.c has the reference.
  */
 #include "overlap/moe_core.h"
+#include "tests/comm/spread.h"
 #include "tests/overlap/moes.h"
 
 #include <setjmp.h>
@@ -125,11 +126,12 @@ static void run_nodes(moes_scene of, int nranks)
 }
 
 /* The thread sanitizer slows everything down: every other world, and the others
- * in the next test. */
+ * in the next test; every third where worlds take their time to meet. */
 static int worlds_by(void)
 {
 #if defined(__SANITIZE_THREAD__)
-    return getenv("WEFT_TEST_LONG") || getenv("WEFT_TEST_WHOLE") ? 1 : 2;
+    const int few = spread_is_wide() ? 3 : 2;
+    return getenv("WEFT_TEST_LONG") || getenv("WEFT_TEST_WHOLE") ? 1 : few;
 #else
     return 1;
 #endif

@@ -29,8 +29,9 @@ EXAMPLE = sys.argv.pop(2)
 BIN = sys.argv.pop(1)
 RUN = os.path.join(BIN, "weft-run")
 TRAIN = os.path.join(BIN, "weft-train")
-DEADLINE_S = 60
+DEADLINE_S = 90
 SHORT = ["--set", "train.steps=3", "--set", "model.seq_length=36",
+         "--set", "data.validation_fraction=0.005",
          "--set", "generate.bytes=20",
          "--set", "model.hidden_size=32", "--set", "model.ffn_size=48"]
 

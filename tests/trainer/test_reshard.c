@@ -241,9 +241,11 @@ static void go_on(const layout *from, const layout *to, bool tied,
     job_result_fini(&got);
 }
 
+/* Where that is slow every other layout saves, and the others with ties. */
 static void check_matrix(bool tied, size_t others)
 {
-    for (size_t i = 0; i < LAYOUTS; i++) {
+    const size_t by = others == 1 ? 2 : 1;
+    for (size_t i = tied ? by - 1 : 0; i < LAYOUTS; i += by) {
         remove_folder("ckpt");
         job_result wanted =
             run_layout(&layouts[i], tied, "checkpoint.every=2", NULL);

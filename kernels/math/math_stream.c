@@ -6,8 +6,8 @@
  */
 #include "kernels/math/math_stream.h"
 
-#include "kernels/math/math_launch.h"
 #include "kernels/math/cross_entropy.h"
+#include "kernels/math/math_launch.h"
 #include "kernels/math/math_post.h"
 #include "kernels/math/sumsq.h"
 

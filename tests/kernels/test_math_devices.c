@@ -191,6 +191,7 @@ IN_TYPES(swiglu)
 static void case_tokens(device_pair *pair, weft_dtype own, weft_dtype mixed)
 {
     enum { TOKENS = 23, VOCAB = 111, WIDTH = 40 };
+    enum { SUMMARY = WEFTI_CROSS_ENTROPY_SUMMARY };
     const double near = TOLERANCE(8e-6, 2e-14);
     pair_array *ids = pair_ids(pair, TOKENS, VOCAB);
     pair_array *table = pair_random(pair, own, VOCAB * WIDTH, -1, 1);
@@ -200,8 +201,7 @@ static void case_tokens(device_pair *pair, weft_dtype own, weft_dtype mixed)
     pair_array *dlogits = pair_poison(pair, own, TOKENS * VOCAB);
     pair_array *loss = pair_poison(pair, WIDE, TOKENS);
     pair_array *again = pair_poison(pair, WIDE, TOKENS);
-    pair_array *parts =
-        pair_random(pair, WIDE, 2 * TOKENS * WEFTI_CROSS_ENTROPY_SUMMARY, 1, 5);
+    pair_array *parts = pair_random(pair, WIDE, 2 * TOKENS * SUMMARY, 1, 5);
 
     (void)mixed;
     EACH_SIDE(pair)
@@ -215,10 +215,8 @@ static void case_tokens(device_pair *pair, weft_dtype own, weft_dtype mixed)
         wefti_math_tensor tdl = pair_rows(pair, dlogits, TOKENS, VOCAB);
         wefti_math_tensor te = pair_flat(pair, loss);
         wefti_math_tensor ta = pair_flat(pair, again);
-        wefti_math_tensor ts =
-            pair_rows(pair, parts, TOKENS, WEFTI_CROSS_ENTROPY_SUMMARY);
-        wefti_math_tensor tp =
-            pair_rows(pair, parts, 2, TOKENS * WEFTI_CROSS_ENTROPY_SUMMARY);
+        wefti_math_tensor ts = pair_rows(pair, parts, TOKENS, SUMMARY);
+        wefti_math_tensor tp = pair_rows(pair, parts, 2, TOKENS * SUMMARY);
 
         pair_ok(wefti_stream_softmax_part(stream, &ts, &tl, &ti));
         pair_ok(wefti_stream_cross_entropy_part(stream, &te, &tdl, &tl, &ti,

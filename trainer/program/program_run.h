@@ -108,7 +108,8 @@ typedef struct wefti_program_pass {
     const real *parameters[WEFTI_TENSOR_GROUPS_MOST];
     real *gradients[WEFTI_TENSOR_GROUPS_MOST];
     const wefti_model_hooks *hooks;
-    const real *rope; /* [length][head_dim] cosines and sines */
+    const real *rope; /* [attended tokens][head_dim] cosines and sines */
+    const struct wefti_context_link *link; /* NULL: sequences are whole */
     real *regions[WEFTI_REGIONS];
     wefti_stage_port input, output;
     /* [WEFTI_LINKS]; NULL: nothing is exchanged, and values stay as they are */

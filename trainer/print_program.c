@@ -29,7 +29,8 @@ static weft_status print_stage(const print_plan *how,
 {
     const wefti_layer_run *part = &plan->parts[stage];
     const size_t tokens =
-        (size_t)how->config->train.micro_batch_size * plan->shape.seq;
+        (size_t)how->config->train.micro_batch_size *
+        wefti_context_length(&plan->shape.context, plan->shape.seq);
     wefti_program program = {.recompute = wefti_run_recompute(how->config),
                              .together = how->together[stage],
                              .keeps = !how->config->memory.release_activations};
@@ -147,6 +148,7 @@ weft_status wefti_print_program(const wefti_options *options, FILE *file)
     }
     int ranks = (int)(config.parallel.pipeline_model_parallel_size *
                       config.parallel.tensor_model_parallel_size *
+                      config.parallel.context_parallel_size *
                       config.parallel.expert_model_parallel_size);
     status = wefti_config_check(&config, ranks);
     if (status == WEFT_OK) {

@@ -45,7 +45,10 @@ static weft_status make_sums(wefti_replica *replica)
                                   .experts = count_loads(replica),
                                   .sequences = config->global_batch,
                                   .most = config->optimizer.clip};
-    return wefti_step_sums_init(&replica->sums, &sums);
+    replica->window = calloc(config->shape.seq + 1, sizeof(*replica->window));
+    return replica->window
+               ? wefti_step_sums_init(&replica->sums, &sums)
+               : wefti_error(WEFT_ERR_NO_MEMORY, "no memory for a sequence");
 }
 
 size_t wefti_replica_first_micro(const wefti_replica *replica, size_t copy)
@@ -84,18 +87,37 @@ void wefti_replica_localize(const wefti_replica *replica, int32_t *tokens,
     }
 }
 
+size_t wefti_replica_length(const wefti_replica *replica)
+{
+    const wefti_model_shape *shape = &replica->config.shape;
+    return wefti_context_length(&shape->context, shape->seq);
+}
+
+/* Of a window this rank's tokens, and for each the next one as its target;
+ * those before first_target do not count. */
+static void load_window(const wefti_replica *replica, size_t at,
+                        size_t first_target, int32_t *tokens, int32_t *targets)
+{
+    const wefti_model_shape *shape = &replica->config.shape;
+    int32_t *window = replica->window;
+    wefti_data_read(replica->config.data, at, shape->seq + 1, window);
+    wefti_context_take(&shape->context, shape->seq, window, tokens);
+    for (size_t t = 0; t < first_target; t++) {
+        window[t + 1] = -1;
+    }
+    wefti_context_take(&shape->context, shape->seq, window + 1, targets);
+}
+
 void wefti_replica_load(const wefti_replica *replica, uint64_t first,
                         int32_t *tokens, int32_t *targets)
 {
-    size_t seq = replica->config.shape.seq;
+    const size_t length = wefti_replica_length(replica);
     for (size_t i = 0; i < replica->config.micro_batch; i++) {
-        const wefti_data *data = replica->config.data;
-        size_t at = wefti_data_sequence(data, first + i);
-        wefti_data_read(data, at, seq, tokens + i * seq);
-        wefti_data_read(data, at + 1, seq, targets + i * seq);
+        size_t at = wefti_data_sequence(replica->config.data, first + i);
+        load_window(replica, at, 0, tokens + i * length, targets + i * length);
     }
     wefti_replica_localize(replica, tokens, targets,
-                           replica->config.micro_batch * seq);
+                           replica->config.micro_batch * length);
 }
 
 /* A host needs no thread beside the one that calls. */
@@ -124,6 +146,7 @@ static weft_status connect_mesh(wefti_replica *replica, size_t groups)
                                     config->ledger, groups);
     }
     if (status == WEFT_OK) {
+        replica->config.shape.context.part = (size_t)replica->mesh.at.cp;
         replica->copy = (size_t)replica->mesh.at.dp;
         replica->copies = (size_t)mesh.dp;
     }
@@ -333,6 +356,7 @@ void wefti_replica_abort(wefti_replica *replica)
     if (replica->kv_sharers) {
         (void)!weft_comm_abort(replica->kv_sharers);
     }
+    wefti_context_link_abort(&replica->pipe.link);
     wefti_mesh_abort(&replica->mesh);
 }
 
@@ -347,6 +371,7 @@ void wefti_replica_fini(wefti_replica *replica)
         wefti_parameter_group_fini(&replica->groups[g]);
     }
     wefti_step_sums_fini(&replica->sums);
+    free(replica->window);
     wefti_parameters_fini(&replica->plan);
     weft_stream_destroy(replica->compute);
     leave_sharers(replica);
@@ -428,18 +453,15 @@ static wefti_micro_batch load_windows(const wefti_replica *replica,
     int32_t *tokens = wefti_pipe_batch_tokens(all, 0);
     int32_t *targets = wefti_pipe_batch_targets(all, 0);
     wefti_micro_batch batch = wefti_pipe_batch_get(all, 0);
-    size_t seq = replica->config.shape.seq;
+    const size_t length = wefti_replica_length(replica);
     for (size_t i = 0; i < count; i++) {
-        const wefti_data *data = replica->config.data;
         size_t first_target;
-        size_t at = wefti_data_validation(data, first + i, &first_target);
-        wefti_data_read(data, at, seq, tokens + i * seq);
-        wefti_data_read(data, at + 1, seq, targets + i * seq);
-        for (size_t t = 0; t < first_target; t++) {
-            targets[i * seq + t] = -1;
-        }
+        size_t at = wefti_data_validation(replica->config.data, first + i,
+                                          &first_target);
+        load_window(replica, at, first_target, tokens + i * length,
+                    targets + i * length);
     }
-    wefti_replica_localize(replica, tokens, targets, count * seq);
+    wefti_replica_localize(replica, tokens, targets, count * length);
     batch.sequences = count;
     return batch;
 }

@@ -67,6 +67,7 @@ typedef struct wefti_replica {
     wefti_parameter_group groups[WEFTI_TENSOR_GROUPS_MOST]; /* the plan's */
     uint64_t resident_bytes; /* of the process, before all this was made */
     wefti_step_sums sums;
+    int32_t *window;        /* [seq + 1]: a sequence, before it is cut */
     uint64_t step;          /* steps done */
     uint64_t next_sequence; /* of the training data */
     weft_span span;         /* of the compute going on */
@@ -76,6 +77,9 @@ typedef struct wefti_replica {
     int64_t save_wait_ns;   /* of it until the last one was written */
     int failed; /* 1 + the rank that all know to have failed; 0: none */
 } wefti_replica;
+
+/* Tokens of a sequence that this rank has. */
+size_t wefti_replica_length(const wefti_replica *replica);
 
 /* Micro-batches of this copy in a step. */
 size_t wefti_replica_count_micro(const wefti_replica *replica);
@@ -105,7 +109,8 @@ bool wefti_replica_is_fault(weft_status status);
 void wefti_replica_localize(const wefti_replica *replica, int32_t *tokens,
                             int32_t *targets, size_t count);
 
-/* Sequences first .. of the training data as a micro-batch, on the host. */
+/* Of sequences first .. of the training data, what this rank has, as a
+ * micro-batch on the host. */
 void wefti_replica_load(const wefti_replica *replica, uint64_t first,
                         int32_t *tokens, int32_t *targets);
 

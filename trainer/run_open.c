@@ -41,19 +41,31 @@ static weft_status check_experts(const wefti_run_state *state)
 {
     const wefti_options *options = state->how.options;
     const wefti_config *config = &state->config;
-    if (config->model.experts > 0 &&
-        (options->export_hf || options->import_hf)) {
-        return wefti_error(WEFT_ERR_UNSUPPORTED,
-                           "%s: is for models without experts "
-                           "(model.experts: 0): Llama's names have none",
-                           options->export_hf ? "--export-hf" : "--import-hf");
-    }
-    return config->parallel.expert_model_parallel_size > 1 && options->measure
+    return config->model.experts > 0 &&
+                   (options->export_hf || options->import_hf)
                ? wefti_error(WEFT_ERR_UNSUPPORTED,
+                             "%s: is for models without experts "
+                             "(model.experts: 0): Llama's names have none",
+                             options->export_hf ? "--export-hf" : "--import-hf")
+               : WEFT_OK;
+}
+
+/* It has steps that compute alone, which passes that exchange rows do not. */
+static weft_status check_measure(const wefti_config *config)
+{
+    const char *key =
+        config->parallel.tensor_model_parallel_size > 1
+            ? "tensor_model_parallel_size"
+        : wefti_pipe_schedule_wanted(config) ? "pipeline_model_parallel_size"
+        : config->parallel.context_parallel_size > 1 ? "context_parallel_size"
+        : config->parallel.expert_model_parallel_size > 1
+            ? "expert_model_parallel_size"
+            : NULL;
+    return key ? wefti_error(WEFT_ERR_UNSUPPORTED,
                              "--measure: is not possible in this version with "
-                             "parallel.expert_model_parallel_size above 1; "
-                             "--metrics has exposed_ms and overlap_ratio of "
-                             "each step")
+                             "parallel.%s above 1; --metrics has exposed_ms "
+                             "and overlap_ratio of each step",
+                             key)
                : WEFT_OK;
 }
 
@@ -73,20 +85,8 @@ static weft_status open_config(wefti_run_state *state)
     if (status == WEFT_OK) {
         status = wefti_config_check(&state->config, nranks);
     }
-    if (status == WEFT_OK && options->measure &&
-        state->config.parallel.tensor_model_parallel_size > 1) {
-        status = wefti_error(WEFT_ERR_UNSUPPORTED,
-                             "--measure: is not possible with "
-                             "parallel.tensor_model_parallel_size above 1: "
-                             "there is no compute without what its ranks "
-                             "exchange");
-    }
-    if (status == WEFT_OK && options->measure &&
-        wefti_pipe_schedule_wanted(&state->config)) {
-        status = wefti_error(WEFT_ERR_UNSUPPORTED,
-                             "--measure: is not possible in this version with "
-                             "parallel.pipeline_model_parallel_size above 1; "
-                             "--metrics has bubble and overlap of each step");
+    if (status == WEFT_OK && options->measure) {
+        status = check_measure(&state->config);
     }
     return status == WEFT_OK ? check_experts(state) : status;
 }

@@ -15,6 +15,17 @@ enum {
     EXCHANGES_OF_LAYER = 14
 };
 
+static wefti_context context_of(const wefti_config *config)
+{
+    const char *layout = config->parallel.context_layout;
+    return (wefti_context){
+        .parts = (size_t)config->parallel.context_parallel_size,
+        .ulysses = (size_t)wefti_config_ulysses(config),
+        .layout = strcmp(layout, "zigzag") == 0   ? WEFTI_CONTEXT_ZIGZAG
+                  : strcmp(layout, "stripe") == 0 ? WEFTI_CONTEXT_STRIPE
+                                                  : WEFTI_CONTEXT_CONTIGUOUS};
+}
+
 wefti_model_shape wefti_run_shape(const wefti_config *config)
 {
     return (wefti_model_shape){
@@ -28,6 +39,7 @@ wefti_model_shape wefti_run_shape(const wefti_config *config)
         .seq = (size_t)config->model.seq_length,
         .rope_theta = config->model.rope_theta,
         .tied = config->model.tie_embeddings,
+        .context = context_of(config),
         .experts = (size_t)config->model.experts,
         .experts_per_token = (size_t)config->model.experts_per_token,
         .shared_experts = (size_t)config->model.shared_experts,
@@ -121,7 +133,8 @@ static size_t divide_up(size_t all, size_t by)
  * An action has a span, and a further one for each bucket that it waits for or
  * sends off; buckets are no more than tensors. Of a pass a rank has two actions
  * without a pipeline, and with one three a stage: fewer than 2 a layer of all
- * ranks. A step has as many again for norm, update and both transfers.
+ * ranks. A step has as many again for norm, update and both transfers. Where
+ * ranks share sequences a layer's pass has some for each block that comes.
  */
 size_t wefti_run_spans(const wefti_config *config, int nranks,
                        size_t validation_windows)
@@ -137,10 +150,14 @@ size_t wefti_run_spans(const wefti_config *config, int nranks,
     size_t evaluations =
         divide_up(divide_up(validation_windows, micro), copies);
     /* Of a layer that ranks share, what they exchange, and compute between. */
+    const wefti_context *context = &shape.context;
     size_t exchanges =
         config->parallel.tensor_model_parallel_size > 1 ? 16 * (layers + 1) : 0;
     if (config->parallel.expert_model_parallel_size > 1) {
         exchanges += EXCHANGES_OF_LAYER * layers;
+    }
+    if (wefti_context_parts(context) > 1) {
+        exchanges += layers * (16 + 16 * wefti_context_ring(context));
     }
     size_t spans = (2 * layers + 8 + tensors + exchanges) * passes +
                    (layers + 4 + exchanges) * evaluations + 6 * tensors +

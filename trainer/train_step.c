@@ -132,10 +132,13 @@ static weft_status update_shares(wefti_replica *replica,
 /* What was waited for holds if no communicator has failed before. */
 static weft_status check_comms(const wefti_replica *replica)
 {
-    for (int i = 0; i < WEFTI_MESH_LINKS + 2; i++) {
-        weft_comm *comm = i < WEFTI_MESH_LINKS    ? replica->mesh.comms[i]
-                          : i == WEFTI_MESH_LINKS ? replica->config.comm
-                                                  : replica->kv_sharers;
+    weft_comm *const others[] = {replica->config.comm, replica->kv_sharers,
+                                 replica->pipe.link.ring,
+                                 replica->pipe.link.ulysses};
+    const int count = sizeof(others) / sizeof(*others);
+    for (int i = 0; i < WEFTI_MESH_LINKS + count; i++) {
+        weft_comm *comm = i < WEFTI_MESH_LINKS ? replica->mesh.comms[i]
+                                               : others[i - WEFTI_MESH_LINKS];
         weft_fault fault = {.size_bytes = sizeof(fault)};
         if (comm && weft_comm_get_fault(comm, &fault) == WEFT_OK &&
             fault.status != WEFT_OK) {

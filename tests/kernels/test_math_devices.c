@@ -77,6 +77,28 @@ static void case_elementwise(device_pair *pair, weft_dtype own,
 }
 IN_TYPES(elementwise)
 
+static void case_copy_rows(device_pair *pair, weft_dtype own, weft_dtype mixed)
+{
+    enum { ROWS = 37, WIDTH = 300, TO = 311, FROM = 320 };
+    pair_array *src = pair_random(pair, own, ROWS * FROM, -2, 2);
+    pair_array *copied = pair_poison(pair, own, ROWS * TO);
+    pair_array *summed = pair_random(pair, own, ROWS * TO, -2, 2);
+
+    (void)mixed;
+    EACH_SIDE(pair)
+    {
+        wefti_math_tensor from = pair_part(pair, src, 0, ROWS, WIDTH, FROM);
+        wefti_math_tensor to = pair_part(pair, copied, 0, ROWS, WIDTH, TO);
+        wefti_math_tensor sum = pair_part(pair, summed, 0, ROWS, WIDTH, TO);
+
+        pair_ok(wefti_stream_copy_rows(pair_stream(pair), &to, &from, false));
+        pair_ok(wefti_stream_copy_rows(pair_stream(pair), &sum, &from, true));
+    }
+    pair_same(pair, copied, "copied rows");
+    pair_same(pair, summed, "added rows");
+}
+IN_TYPES(copy_rows)
+
 static void case_rmsnorm(device_pair *pair, weft_dtype own, weft_dtype mixed)
 {
     enum { ROWS = 70, WIDTH = 65, ELEMS = ROWS * WIDTH };
@@ -577,6 +599,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_devices_elementwise_as_the_host),
+        cmocka_unit_test(test_devices_copy_rows_as_the_host),
         cmocka_unit_test(test_devices_rmsnorm_as_the_host),
         cmocka_unit_test(test_devices_rope_as_the_host),
         cmocka_unit_test(test_devices_swiglu_as_the_host),

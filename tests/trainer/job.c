@@ -154,7 +154,8 @@ static bool has_planned_peaks(const wefti_replica *replica)
     const weft_pipeline_config config = {
         .size_bytes = sizeof(config),
         .schedule = pipe->schedule,
-        .rows = wefti_pipe_rows(replica, own->micro_batch * own->shape.seq),
+        .rows = wefti_pipe_rows(replica, own->micro_batch *
+                                             wefti_replica_length(replica)),
         .row_elems = own->shape.hidden,
         .dtype = WEFTI_REAL_DTYPE};
     weft_pipeline_peaks planned = {.size_bytes = sizeof(planned)},

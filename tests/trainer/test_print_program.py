@@ -19,8 +19,8 @@ import unittest
 
 BIN, EXAMPLE = sys.argv.pop(1), sys.argv.pop(1)
 DEADLINE_S = 60
-NODE = re.compile(r"([FIW]) (\d+) (COMPUTE|POST|AWAIT) ([a-z]+)\.(\d+)\.(\w+)"
-                  r"( pp)?( again)?( by rows)?:((?: [\w.]+)*) ->((?: [\w.]+)*)$")
+NODE = re.compile(r"([FIW]) (\d+) (COMPUTE|POST|AWAIT|EXCHANGE) ([a-z]+)\.(\d+)\.(\w+)"
+                  r"( [a-z]{2})?( again)?( by rows)?:((?: [\w.]+)*) ->((?: [\w.]+)*)$")
 VALUE = re.compile(r"value ([a-z]+)\.(\d+)\.([\w.]+)( again)?: (\w+) at (\d+), "
                    r"(\d+) bytes, ([FIWB]) (\d+) to ([FIWB]) (\d+)$")
 LAYERS, HIDDEN, TOKENS, FFN = 8, 64, 4 * 64, 176
@@ -176,6 +176,22 @@ class PrintProgram(unittest.TestCase):
                 ends["slot"] = int(value[4]) + int(value[5])
         self.assertGreater(stage.bytes["slot"],
                            self.print_stages()[1][1].bytes["slot"])
+
+    def test_sequences_are_shared_by_exchanges(self):
+        stages = self.print_stages(
+            "--set", "parallel.pipeline_model_parallel_size=1",
+            "--set", "parallel.context_parallel_size=4",
+            "--set", "parallel.context_parallel=ring+ulysses",
+            "--set", "parallel.ulysses_size=2")
+        (_, _, _, _, tokens), stage = stages[0]
+        self.assertEqual(tokens, TOKENS // 4)
+        for call, order in (("F", ["heads", "attend", "tokens"]),
+                            ("I", ["tokens", "attend", "heads"])):
+            found = [label for label in stage.labels(call)
+                     if label.startswith("EXCHANGE attention.0.")]
+            self.assertEqual(found, [f"EXCHANGE attention.0.{label}"
+                                     for label in order])
+        self.check_reads(stage)
 
     def test_auto_is_refused(self):
         done = run("--set", "parallel.schedule=auto")

@@ -124,6 +124,9 @@ wefti_config_check_pipeline(const wefti_config *config, int nranks);
 /* Part of wefti_config_check: a mixture of experts, or none. */
 WEFT_NODISCARD weft_status
 wefti_config_check_experts(const wefti_config *config, int nranks);
+/* Part of wefti_config_check: ranks that share sequences. */
+WEFT_NODISCARD weft_status
+wefti_config_check_context(const wefti_config *config, int nranks);
 
 /* Frees what the field owns and empties it. */
 void wefti_config_key_clear(wefti_config *config, const wefti_config_key *key);

@@ -68,11 +68,12 @@ static weft_status check_parts(const wefti_config *config)
                         config->model.kv_heads, text);
 }
 
-/* Without a pipeline, whose own check names its size. */
+/* Without a pipeline and shared sequences, whose own checks name their size. */
 static weft_status check_ranks(const wefti_config *config, int nranks)
 {
     const int64_t size = config->parallel.tensor_model_parallel_size;
     if (config->parallel.pipeline_model_parallel_size > 1 ||
+        config->parallel.context_parallel_size > 1 ||
         wefti_config_mesh(config, nranks).dp > 0) {
         return WEFT_OK;
     }
@@ -87,8 +88,9 @@ static weft_status check_ranks(const wefti_config *config, int nranks)
 static weft_status check_rows(const wefti_config *config)
 {
     const int64_t size = config->parallel.tensor_model_parallel_size;
+    const int64_t parts = config->parallel.context_parallel_size;
     const int64_t rows =
-        config->train.micro_batch_size * config->model.seq_length;
+        config->train.micro_batch_size * config->model.seq_length / parts;
     char text[64];
     if (!config->parallel.sequence_parallel) {
         return WEFT_OK;
@@ -103,9 +105,11 @@ static weft_status check_rows(const wefti_config *config)
                : refuse(config, "parallel", "sequence_parallel",
                         "shares %" PRId64
                         " tokens of a micro-batch (train.micro_batch_size * "
-                        "model.seq_length) over %" PRId64
+                        "model.seq_length%s) over %" PRId64
                         " ranks; nearest that work: %s tokens, or false",
-                        rows, size,
+                        rows,
+                        parts > 1 ? " / parallel.context_parallel_size" : "",
+                        size,
                         wefti_config_multiples(rows, size, text, sizeof(text)));
 }
 

@@ -39,8 +39,10 @@ static weft_status describe(const wefti_stage_config *config,
                                            .keeps = config->keeps}};
     wefti_stage_append(&stage_out->program, plan, config->first_layer,
                        config->layers_end, &stage_out->logits);
-    return wefti_program_plan(&stage_out->program,
-                              config->workspace->sequences * plan->shape.seq);
+    return wefti_program_plan(
+        &stage_out->program,
+        config->workspace->sequences *
+            wefti_context_length(&plan->shape.context, plan->shape.seq));
 }
 
 size_t wefti_stage_slot_elems(const wefti_stage_config *config)
@@ -94,6 +96,10 @@ static wefti_program_pass begin(const wefti_stage *stage,
     WEFTI_ASSERT(how->slot < stage->config.slots);
     WEFTI_ASSERT(how->batch->sequences <= space->sequences);
     WEFTI_ASSERT(how->batch->length <= stage->config.plan->shape.seq);
+    WEFTI_ASSERT(!space->link ||
+                 how->batch->length ==
+                     wefti_context_length(&stage->config.plan->shape.context,
+                                          stage->config.plan->shape.seq));
     wefti_program_pass pass = {.program = &stage->program,
                                .device = space->device,
                                .compute = space->compute,
@@ -103,6 +109,7 @@ static wefti_program_pass begin(const wefti_stage *stage,
                                .slot = how->slot,
                                .experts = space->experts,
                                .loads = space->loads,
+                               .link = space->link,
                                .input = how->input,
                                .output = how->output,
                                .links = space->links,

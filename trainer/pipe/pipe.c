@@ -100,7 +100,8 @@ static weft_pipeline_config configure_pipeline(const wefti_pipe *pipe,
         .comm = pipe->mesh->comms[WEFTI_MESH_LINE],
         .device = own->device,
         .ledger = own->ledger,
-        .rows = wefti_pipe_rows(replica, own->micro_batch * own->shape.seq),
+        .rows = wefti_pipe_rows(replica, own->micro_batch *
+                                             wefti_replica_length(replica)),
         .row_elems = own->shape.hidden,
         .dtype = WEFTI_REAL_DTYPE,
         .chunk_rows = config->chunk_rows,
@@ -222,7 +223,7 @@ static weft_status make_buffers(wefti_pipe *pipe, const wefti_replica *replica)
         .compute = replica->compute,
         .count = has_end(pipe) ? wefti_replica_count_micro(replica) : 1,
         .sequences = replica->config.micro_batch,
-        .length = shape->seq};
+        .length = wefti_replica_length(replica)};
     const size_t tokens = batch.sequences * batch.length;
     weft_status status = wefti_pipe_batch_init(&pipe->batch, &batch);
     for (int i = 0; i < 2 && pipe->info.stages > 1 && status == WEFT_OK; i++) {
@@ -310,9 +311,27 @@ weft_status wefti_pipe_estimate(const wefti_pipe *pipe,
                 (double)count_slot_elems(&planned, &replica->plan) *
                 sizeof(real) +
             wefti_pipe_expert_bytes(pipe, replica, (size_t)peaks.slots) +
-            (double)peaks.bytes;
+            (double)peaks.bytes +
+            (double)wefti_context_link_bytes(&replica->plan.own,
+                                             replica->config.micro_batch);
     }
     return status;
+}
+
+/* The same on all ranks that share a sequence. */
+static weft_status open_link(wefti_pipe *pipe, const wefti_replica *replica)
+{
+    const wefti_context_link given = {
+        .device = replica->config.device,
+        .compute = replica->compute,
+        .ledger = replica->config.ledger,
+        .all = pipe->mesh->comms[WEFTI_MESH_CONTEXT]};
+    if (!given.all) {
+        return WEFT_OK;
+    }
+    pipe->workspace.link = &pipe->link;
+    return wefti_context_link_open(&pipe->link, &given, &replica->plan.own,
+                                   replica->config.micro_batch);
 }
 
 weft_status wefti_pipe_open(wefti_pipe *pipe, const wefti_pipe_config *config,
@@ -332,12 +351,15 @@ weft_status wefti_pipe_open(wefti_pipe *pipe, const wefti_pipe_config *config,
         status = wefti_pipe_links_open(replica, pipe->links);
     }
     if (status == WEFT_OK) {
+        status = open_link(pipe, replica);
+    }
+    if (status == WEFT_OK) {
         status = make_slots(pipe, &replica->plan, peaks.slots);
     }
     if (status == WEFT_OK && replica->plan.tensor.parts > 1 && has_end(pipe)) {
         status = wefti_workspace_share(&pipe->workspace,
                                        replica->config.micro_batch *
-                                           replica->plan.shape.seq,
+                                           wefti_replica_length(replica),
                                        replica->plan.tensor.parts);
     }
     if (status == WEFT_OK) {
@@ -384,6 +406,7 @@ void wefti_pipe_fini(wefti_pipe *pipe)
     }
     free(pipe->kept);
     wefti_workspace_fini(&pipe->workspace);
+    wefti_context_link_close(&pipe->link);
     free(pipe->stages);
     *pipe = (wefti_pipe){0};
 }

@@ -111,7 +111,8 @@ static weft_status copy(const wefti_replica *replica, real *dst,
 static size_t input_bytes(const wefti_replica *replica)
 {
     const wefti_replica_config *config = &replica->config;
-    return wefti_pipe_rows(replica, config->micro_batch * config->shape.seq) *
+    return wefti_pipe_rows(replica, config->micro_batch *
+                                        wefti_replica_length(replica)) *
            config->shape.hidden * sizeof(real);
 }
 

@@ -69,6 +69,17 @@ static void resume(const wefti_node_link *link)
     }
 }
 
+void wefti_node_stop(const wefti_program_pass *pass, wefti_node_link_kind link)
+{
+    stop(&pass->links[link]);
+}
+
+void wefti_node_resume(const wefti_program_pass *pass,
+                       wefti_node_link_kind link)
+{
+    resume(&pass->links[link]);
+}
+
 static weft_status post_here(const wefti_node_link *link, const weft_op *op,
                              weft_stream *compute)
 {

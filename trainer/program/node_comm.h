@@ -69,6 +69,11 @@ WEFT_NODISCARD weft_status wefti_node_gather(const wefti_program_pass *pass,
                                              wefti_node_link_kind link,
                                              real *all, size_t elems);
 
+/* Around what this thread waits for on a link: its compute stands still. */
+void wefti_node_stop(const wefti_program_pass *pass, wefti_node_link_kind link);
+void wefti_node_resume(const wefti_program_pass *pass,
+                       wefti_node_link_kind link);
+
 /*
  * wefti_node_flights_create - what a program's operations need, for passes on
  * links. None: OK, and NULL.

@@ -109,8 +109,9 @@ typedef struct wefti_program_pass {
     const real *parameters[WEFTI_TENSOR_GROUPS_MOST];
     real *gradients[WEFTI_TENSOR_GROUPS_MOST];
     const wefti_model_hooks *hooks;
-    const real *rope;              /* [length][head_dim] cosines and sines */
-    size_t slot;                   /* the micro-batch's */
+    const real *rope; /* [attended tokens][head_dim] cosines and sines */
+    const struct wefti_context_link *link; /* NULL: sequences are whole */
+    size_t slot;                           /* the micro-batch's */
     struct wefti_experts *experts; /* of other ranks; NULL: there are none */
     double *loads; /* [layers][experts] added to in I; NULL: not wanted */
     real *regions[WEFTI_REGIONS];

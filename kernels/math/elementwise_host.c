@@ -6,6 +6,8 @@
 
 #include "kernels/math/level.h"
 
+#include <string.h>
+
 void WEFTI_LEVEL(fill)(real *dst, real value, size_t elems)
 {
     for (size_t i = 0; i < elems; i++)
@@ -22,4 +24,20 @@ void WEFTI_LEVEL(add)(real *dst, const real *a, const real *b, size_t elems)
 {
     for (size_t i = 0; i < elems; i++)
         dst[i] = a[i] + b[i];
+}
+
+void WEFTI_LEVEL(copy_rows)(real *dst, size_t dst_stride, const real *src,
+                            size_t src_stride, size_t rows, size_t width)
+{
+    for (size_t row = 0; width > 0 && row < rows; row++)
+        memcpy(dst + row * dst_stride, src + row * src_stride,
+               width * sizeof(*dst));
+}
+
+void WEFTI_LEVEL(add_rows)(real *dst, size_t dst_stride, const real *src,
+                           size_t src_stride, size_t rows, size_t width)
+{
+    for (size_t row = 0; row < rows; row++)
+        for (size_t i = 0; i < width; i++)
+            dst[row * dst_stride + i] += src[row * src_stride + i];
 }

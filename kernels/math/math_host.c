@@ -25,6 +25,12 @@ static void run_add(const wefti_math *math, const wefti_math_add *a)
     math->add(a->dst, a->a, a->b, a->elems);
 }
 
+static void run_copy_rows(const wefti_math *math, const wefti_math_copy_rows *a)
+{
+    (a->add ? math->add_rows : math->copy_rows)(
+        a->dst, a->dst_stride, a->src, a->src_stride, a->rows, a->width);
+}
+
 static void run_rmsnorm_forward(const wefti_math *math,
                                 const wefti_math_rmsnorm_forward *a)
 {
@@ -252,6 +258,7 @@ void wefti_math_host_run(wefti_math_op op, const wefti_math_args *args,
         RUN(fill);
         RUN(scale);
         RUN(add);
+        RUN(copy_rows);
         RUN(rmsnorm_forward);
         RUN(rmsnorm_gradients);
         RUN(rope_table);

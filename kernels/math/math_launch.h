@@ -159,6 +159,15 @@ typedef struct wefti_math_add {
     size_t elems;
 } wefti_math_add;
 
+/* wefti_math_copy_rows_<type> - elementwise.h: copy_rows; with add, add_rows.
+ */
+typedef struct wefti_math_copy_rows {
+    void *dst;
+    const void *src;
+    size_t rows, width, dst_stride, src_stride;
+    int32_t add;
+} wefti_math_copy_rows;
+
 /* wefti_math_embedding_forward_<type> - embedding.h. Kernels do not read vocab,
  * the rows of the table. */
 typedef struct wefti_math_embedding_forward {

@@ -108,6 +108,14 @@ static void of_add(list *l, const wefti_math_add *a)
     use(l, &a->b, OWN, READ, a->elems);
 }
 
+static void of_copy_rows(list *l, const wefti_math_copy_rows *a)
+{
+    cut(l, &a->rows, 1);
+    use_rows(l, &a->dst, OWN, a->add ? UPDATE : WRITE, a->rows, a->width,
+             a->dst_stride);
+    use_rows(l, &a->src, OWN, READ, a->rows, a->width, a->src_stride);
+}
+
 static void of_rmsnorm_forward(list *l, const wefti_math_rmsnorm_forward *a)
 {
     cut(l, &a->rows, 1);

@@ -19,6 +19,7 @@
     X(fill)                                                                    \
     X(scale)                                                                   \
     X(add)                                                                     \
+    X(copy_rows)                                                               \
     X(rmsnorm_forward)                                                         \
     X(rmsnorm_backward)                                                        \
     X(rmsnorm_dweight)                                                         \

@@ -75,6 +75,26 @@ weft_status wefti_stream_add(weft_stream *stream, const tensor *dst,
                : wefti_math_post(stream, WEFTI_MATH_OP_add, t.type, &args);
 }
 
+weft_status wefti_stream_copy_rows(weft_stream *stream, const tensor *dst,
+                                   const tensor *src, bool add)
+{
+    types t;
+    weft_status status = FIND_TYPES("copy_rows", dst, NULL, &t);
+    if (status < 0) {
+        return status;
+    }
+    const want wants[] = {STRIDED(dst, t.own, dst->rows, dst->width),
+                          STRIDED(src, t.own, dst->rows, dst->width)};
+    const wefti_math_copy_rows args = {dst->at,     at(src),
+                                       dst->rows,   dst->width,
+                                       dst->stride, src ? src->stride : 0,
+                                       add};
+    status = CHECK("copy_rows", wants);
+    return status < 0 ? status
+                      : wefti_math_post(stream, WEFTI_MATH_OP_copy_rows, t.type,
+                                        &args);
+}
+
 /* ---- rmsnorm ---------------------------------------------------------------
  */
 

@@ -64,7 +64,7 @@ static inline wefti_math_tensor wefti_math_flat(void *at, weft_dtype dtype,
     return wefti_math_rows(at, dtype, 1, elems);
 }
 
-/* ---- elementwise.h: all flat ----------------------------------------------
+/* ---- elementwise.h: all flat but rows -------------------------------------
  */
 
 WEFT_NODISCARD weft_status wefti_stream_fill(weft_stream *stream,
@@ -79,6 +79,11 @@ WEFT_NODISCARD weft_status wefti_stream_add(weft_stream *stream,
                                             const wefti_math_tensor *dst,
                                             const wefti_math_tensor *a,
                                             const wefti_math_tensor *b);
+/* dst, src: strided, each by its own; add: added to what is there. */
+WEFT_NODISCARD weft_status wefti_stream_copy_rows(weft_stream *stream,
+                                                  const wefti_math_tensor *dst,
+                                                  const wefti_math_tensor *src,
+                                                  bool add);
 
 /* ---- rmsnorm.h --------------------------------------------------------------
  */

@@ -50,6 +50,8 @@
     X(fill)                                                                    \
     X(scale)                                                                   \
     X(add)                                                                     \
+    X(copy_rows)                                                               \
+    X(add_rows)                                                                \
     X(sumsq)
 
 typedef struct wefti_math {

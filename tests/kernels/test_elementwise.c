@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Goal     fill, scale and add do their one operation on exactly the range
- *          given, at any length and alignment, in place too.
+ *          given, at any length and alignment, in place too; copies and sums of
+ *          rows leave what lies between rows as it was.
  * Method   Lengths 0 to 100 from unaligned starts, bit for bit, with guards.
  */
 #include "tests/kernels/math_check.h"
@@ -46,9 +47,46 @@ static void test_elementwise_any_length_touches_its_range_only(void **state)
         one_length(math, &random, elems);
 }
 
+static void one_width(const wefti_math *math, check_random *random,
+                      size_t width)
+{
+    enum { ROWS = 5 };
+    const size_t to_step = width + 3, from_step = width + 1;
+    real *from = check_alloc_random(random, ROWS * from_step, 1);
+    real *to = check_alloc(ROWS * to_step);
+
+    math->copy_rows(to, to_step, from, from_step, ROWS, width);
+    math->add_rows(to, to_step, from, from_step, ROWS - 1, width);
+    for (size_t row = 0; row < ROWS; row++)
+        for (size_t i = 0; i < to_step; i++) {
+            real x = to[row * to_step + i];
+
+            if (i >= width)
+                assert_true(isnan(x));
+            else
+                assert_true(x == from[row * from_step + i] *
+                                     (real)(row + 1 < ROWS ? 2 : 1));
+        }
+    math->copy_rows(to, to_step, from, from_step, 0, width);
+    free(from);
+    free(to);
+}
+
+static void test_elementwise_rows_leave_gaps_alone(void **state)
+{
+    check_random random = check_seed();
+    const wefti_math *math;
+
+    (void)state;
+    FOR_EACH_LEVEL(math)
+    for (size_t width = 0; width <= MOST; width++)
+        one_width(math, &random, width);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_elementwise_rows_leave_gaps_alone),
         cmocka_unit_test(test_elementwise_any_length_touches_its_range_only),
     };
 

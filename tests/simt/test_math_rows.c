@@ -164,12 +164,51 @@ static void test_elementwise_any_count_gives_the_hosts_bits(void **state)
         check_elementwise(&random, kind, 7 * all_widths[i] - 7);
 }
 
+/* Rows with gaps, which stay as they are; copied, and added to the copy. */
+static void check_copy_rows(check_random *random, math_kind kind, size_t rows,
+                            size_t width)
+{
+    const size_t to_step = width + 3, from_step = width + 1;
+    math_array src = math_random(random, kind, (rows + 1) * from_step, 2);
+    math_array dst = math_random(random, kind, (rows + 1) * to_step, 2);
+    real *x = math_values(&src), *y = math_values(&dst);
+    wefti_math_copy_rows copy = {dst.at,  src.at,    rows, width,
+                                 to_step, from_step, 0};
+
+    math_launch("copy_rows", kind, &copy, random);
+    copy.add = 1;
+    math_launch("copy_rows", kind, &copy, random);
+    for (size_t row = 0; row < rows; row++)
+        for (size_t i = 0; i < width; i++)
+            y[row * to_step + i] = 2 * x[row * from_step + i];
+
+    math_array want = math_of(kind, y, (rows + 1) * to_step);
+
+    math_same_bits(&dst, &want);
+    math_free(&src);
+    math_free(&dst);
+    math_free(&want);
+    free(x);
+    free(y);
+}
+
+static void test_copy_rows_any_shape_gives_the_hosts_bits(void **state)
+{
+    check_random random = check_seed();
+
+    (void)state;
+    FOR_EACH_KIND(kind)
+    for (size_t i = 0; i < sizeof(all_widths) / sizeof(all_widths[0]); i++)
+        check_copy_rows(&random, kind, i % 3, all_widths[i]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rope_any_shape_near_the_hosts),
         cmocka_unit_test(test_swiglu_any_shape_near_the_hosts),
         cmocka_unit_test(test_elementwise_any_count_gives_the_hosts_bits),
+        cmocka_unit_test(test_copy_rows_any_shape_gives_the_hosts_bits),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -181,7 +181,7 @@ static void check_hooks(bool tied)
     wefti_model_shape shape = small;
     shape.tied = tied;
     set_up(&fix, &shape, 5);
-    wefti_model_hooks hooks = {&fix, expect_up, NULL};
+    wefti_model_hooks hooks = {.context = &fix, .use = expect_up};
     assert_int_equal(wefti_model_evaluate(fix.model, fix.values, &fix.batch,
                                           &hooks, fix.losses),
                      WEFT_OK);
@@ -215,7 +215,7 @@ static void test_hooks_error_ends_the_pass(void **state)
     fixture fix;
     set_up(&fix, &small, 6);
     size_t calls = 0;
-    wefti_model_hooks hooks = {&calls, refuse_third, NULL};
+    wefti_model_hooks hooks = {.context = &calls, .use = refuse_third};
     assert_int_equal(wefti_model_evaluate(fix.model, fix.values, &fix.batch,
                                           &hooks, fix.losses),
                      WEFT_ERR_PEER);

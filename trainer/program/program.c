@@ -13,10 +13,19 @@ enum { ROOM_AT_FIRST = 16 };
 
 wefti_node_kind wefti_node_kind_in(const wefti_node *node, wefti_call call)
 {
-    if (call == WEFTI_CALL_FORWARD || node->kind == WEFTI_NODE_COMPUTE) {
+    if (call == WEFTI_CALL_FORWARD || node->kind == WEFTI_NODE_COMPUTE ||
+        node->kind == WEFTI_NODE_EXCHANGE) {
         return node->kind;
     }
     return node->kind == WEFTI_NODE_POST ? WEFTI_NODE_AWAIT : WEFTI_NODE_POST;
+}
+
+bool wefti_node_posts(const wefti_node *node, wefti_call call,
+                      weft_class class_id)
+{
+    const wefti_node_kind kind = wefti_node_kind_in(node, call);
+    return node->calls[call] && node->class_id == class_id &&
+           (kind == WEFTI_NODE_POST || kind == WEFTI_NODE_EXCHANGE);
 }
 
 /* Room for one more of a list that doubles: items, or where they moved to. */

@@ -67,8 +67,10 @@ typedef struct wefti_value {
 
 typedef enum wefti_node_kind {
     WEFTI_NODE_COMPUTE,
-    WEFTI_NODE_POST, /* starts an operation */
-    WEFTI_NODE_AWAIT /* ends it; may return INPROGRESS unless args->waits */
+    WEFTI_NODE_POST,    /* starts an operation */
+    WEFTI_NODE_AWAIT,   /* ends it; may return INPROGRESS unless args->waits */
+    WEFTI_NODE_EXCHANGE /* computes, and begins and ends operations of a class
+                         */
 } wefti_node_kind;
 
 typedef enum wefti_call {
@@ -109,7 +111,7 @@ typedef weft_status wefti_node_fn(const wefti_node_args *args);
 
 typedef struct wefti_node {
     wefti_node_kind kind;
-    weft_class class_id; /* of POST and AWAIT */
+    weft_class class_id; /* of all but COMPUTE */
     const char *label;
     wefti_node_fn *calls[WEFTI_CALLS]; /* NULL: it has none */
     const void *context;               /* the block's own */
@@ -127,8 +129,12 @@ typedef struct wefti_node {
     size_t block; /* set by the program */
 } wefti_node;
 
-/* Whether a call of a node is a COMPUTE, a POST or an AWAIT. */
+/* What a call of a node is: of POST and AWAIT, in F. */
 wefti_node_kind wefti_node_kind_in(const wefti_node *node, wefti_call call);
+
+/* Whether a call, which the node has, posts to a class. */
+bool wefti_node_posts(const wefti_node *node, wefti_call call,
+                      weft_class class_id);
 
 /* Whether a call of a node uses its i-th operand. */
 static inline bool wefti_node_reads(const wefti_node *node, size_t i,

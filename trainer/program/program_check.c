@@ -78,7 +78,7 @@ static weft_status check_operation(walk *own, const wefti_node *node,
     const wefti_node **posted = &own->posted[node->operation];
     const wefti_node_kind kind = wefti_node_kind_in(node, call);
     const char *class_text = weft_class_text(node->class_id);
-    if (kind == WEFTI_NODE_COMPUTE) {
+    if (kind == WEFTI_NODE_COMPUTE || kind == WEFTI_NODE_EXCHANGE) {
         return WEFT_OK;
     }
     if (node->operation == 0) { /* the other half is another stage's */
@@ -191,8 +191,7 @@ uint64_t wefti_program_digest(const wefti_program *program,
         for (size_t k = 0; k < step->end - step->first; k++) {
             const wefti_node *node = wefti_program_step_node(program, step, k);
             const char *block = program->blocks[node->block].name;
-            if (node->calls[step->call] && node->class_id == class_id &&
-                wefti_node_kind_in(node, step->call) == WEFTI_NODE_POST) {
+            if (wefti_node_posts(node, step->call, class_id)) {
                 digest = mix(digest, block, strlen(block) + 1);
                 digest = mix(digest, node->label, strlen(node->label) + 1);
             }

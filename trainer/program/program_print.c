@@ -6,7 +6,7 @@
 
 #include "trainer/program/program_check.h"
 
-static const char *const kinds[] = {"COMPUTE", "POST", "AWAIT"};
+static const char *const kinds[] = {"COMPUTE", "POST", "AWAIT", "EXCHANGE"};
 static const char *const regions[WEFTI_REGIONS] = {"slot", "forward", "inputs",
                                                    "weights", "scratch"};
 

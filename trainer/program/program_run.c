@@ -11,6 +11,22 @@ real *wefti_program_at(const wefti_program_pass *pass, size_t value)
     return region ? region + own->start_elems : NULL;
 }
 
+void wefti_node_stop(const wefti_node_args *args)
+{
+    const wefti_model_hooks *hooks = args->pass->hooks;
+    if (hooks && hooks->stop) {
+        hooks->stop(hooks->context);
+    }
+}
+
+void wefti_node_resume(const wefti_node_args *args)
+{
+    const wefti_model_hooks *hooks = args->pass->hooks;
+    if (hooks && hooks->resume) {
+        hooks->resume(hooks->context);
+    }
+}
+
 static weft_status call_node(const wefti_program_pass *pass,
                              const wefti_node *node, wefti_call call,
                              size_t first, size_t rows, bool waits)

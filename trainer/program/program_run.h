@@ -25,6 +25,9 @@ typedef struct wefti_model_hooks {
     void *context;
     weft_status (*use)(void *context, size_t tensor);
     weft_status (*finish)(void *context, size_t tensor);
+    /* Between the two the pass waits for other ranks: no compute goes on. */
+    void (*stop)(void *context);
+    void (*resume)(void *context);
 } wefti_model_hooks;
 
 /*
@@ -77,7 +80,8 @@ typedef struct wefti_program_pass {
     const real *parameters[WEFTI_TENSOR_GROUPS_MOST];
     real *gradients[WEFTI_TENSOR_GROUPS_MOST];
     const wefti_model_hooks *hooks;
-    const real *rope; /* [length][head_dim] cosines and sines */
+    const real *rope; /* [attended tokens][head_dim] cosines and sines */
+    const struct wefti_context_link *link; /* NULL: sequences are whole */
     real *regions[WEFTI_REGIONS];
     wefti_stage_port input, output;
 } wefti_program_pass;
@@ -93,6 +97,10 @@ struct wefti_node_args {
     size_t first, rows; /* of the call */
     bool waits;         /* of an AWAIT: it may not return INPROGRESS */
 };
+
+/* The hooks of a call's pass, where there are any. */
+void wefti_node_stop(const wefti_node_args *args);
+void wefti_node_resume(const wefti_node_args *args);
 
 /* Where a value of a pass is, from its first row. */
 real *wefti_program_at(const wefti_program_pass *pass, size_t value);

@@ -117,8 +117,7 @@ static bool posts(const weave *own, size_t at, weft_class class_id)
         own->passes[own->woven[at].backward]->program;
     for (size_t i = 0; i < step->end - step->first; i++) {
         const wefti_node *node = wefti_program_step_node(program, step, i);
-        if (node->calls[step->call] && node->class_id == class_id &&
-            wefti_node_kind_in(node, step->call) == WEFTI_NODE_POST) {
+        if (wefti_node_posts(node, step->call, class_id)) {
             return true;
         }
     }

@@ -5,6 +5,8 @@
  *   residual --+--> norm --> qkv --> rope, attend --> out --+--> residual
  *              +--------------------------------------------+
  *
+ * What attends is in attend.h.
+ *
  * The halves of a head that the rotary embedding turns are its first and its
  * second half of rows, as in Hugging Face's Llama (rotate_half): rows need no
  * other order there.
@@ -12,13 +14,7 @@
  * Source: Touvron et al. 2023 (LLaMA, arXiv 2302.13971); Ainslie et al. 2023
  * (grouped queries, arXiv 2305.13245).
  */
-#include "trainer/model/model_blocks.h"
-#include "trainer/program/node_math.h"
-
-static wefti_node_heads heads_of(const wefti_model_shape *shape)
-{
-    return (wefti_node_heads){shape->heads, shape->kv_heads, shape->head_dim};
-}
+#include "trainer/model/attend.h"
 
 static void list(wefti_tensor_list *tensors, const wefti_model_shape *shape,
                  size_t layer)
@@ -50,32 +46,11 @@ static void list(wefti_tensor_list *tensors, const wefti_model_shape *shape,
                              .pieces = {{"self_attn.o_proj", hidden}}});
 }
 
-enum { QKV, DQKV, OUT, DOUT, LSE, DELTA, DQKV_SUM };
-
-static weft_status forward(const wefti_node_args *args)
-{
-    const wefti_node_heads heads = heads_of(args->node->context);
-    real *const *v = args->values;
-    return wefti_node_attention_forward(args, &heads, v[OUT], v[LSE], v[QKV]);
-}
-
-/* Summed up beside qkv, which is read all along, then written over it. */
-static weft_status inputs(const wefti_node_args *args)
-{
-    const wefti_node_heads heads = heads_of(args->node->context);
-    real *const *v = args->values;
-    weft_status status = wefti_node_attention_backward(
-        args, &heads, v[DQKV_SUM], v[DOUT], v[QKV], v[OUT], v[LSE], v[DELTA]);
-    return status == WEFT_OK ? wefti_node_copy(args, v[DQKV], v[DQKV_SUM],
-                                               args->rows * args->widths[DQKV])
-                             : status;
-}
-
 static void append(wefti_builder *builder)
 {
     wefti_program *program = builder->program;
     const wefti_model_shape *shape = &builder->plan->shape;
-    const wefti_node_heads heads = heads_of(shape);
+    const wefti_node_heads heads = wefti_attend_all_heads(shape);
     const size_t width = wefti_node_heads_qkv(&heads);
     const size_t queries = wefti_node_heads_out(&heads);
     size_t d_normed =
@@ -84,28 +59,10 @@ static void append(wefti_builder *builder)
     size_t dqkv = wefti_program_add_value(program, "d.qkv", width, true);
     size_t out = wefti_program_add_value(program, "attended", queries, true);
     size_t dout = wefti_program_add_value(program, "d.attended", queries, true);
-    size_t lse = wefti_program_add_value(program, "lse", shape->heads, true);
-    size_t delta =
-        wefti_program_add_value(program, "delta", shape->heads, true);
-    size_t sum = wefti_program_add_value(program, "d.qkv.sum", width, true);
     size_t normed = wefti_append_norm(builder, WEFTI_BY_ROWS, d_normed, false);
     wefti_append_linear(builder, "qkv", WEFTI_BY_ROWS, normed, d_normed, qkv,
                         dqkv);
-    wefti_program_add_node(
-        program,
-        &(wefti_node){
-            .label = "attend",
-            .calls = {forward, inputs},
-            .context = shape,
-            .operands = {[QKV] = {qkv, WEFTI_F_READS | WEFTI_F_WRITES |
-                                           WEFTI_I_READS},
-                         [DQKV] = {dqkv, WEFTI_I_WRITES | WEFTI_IN_PLACE},
-                         [OUT] = {out, WEFTI_F_WRITES | WEFTI_I_READS},
-                         [DOUT] = {dout, WEFTI_I_READS},
-                         [LSE] = {lse, WEFTI_F_WRITES | WEFTI_I_READS},
-                         [DELTA] = {delta, WEFTI_I_WRITES},
-                         [DQKV_SUM] = {sum, WEFTI_I_WRITES}},
-            .operand_count = 7});
+    wefti_append_attend(builder, &(wefti_attend_values){qkv, dqkv, out, dout});
     wefti_append_residual(builder, "out", WEFTI_WHOLE, out, dout);
 }
 

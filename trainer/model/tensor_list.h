@@ -13,6 +13,7 @@
 #ifndef TRAINER_MODEL_TENSOR_LIST_H
 #define TRAINER_MODEL_TENSOR_LIST_H
 
+#include "trainer/model/context.h"
 #include "weft/status.h"
 #include "weft/types.h"
 
@@ -30,7 +31,8 @@ typedef struct wefti_model_shape {
     size_t vocab;
     size_t seq; /* tokens of a sequence */
     double rope_theta;
-    bool tied; /* the head is the embedding */
+    bool tied;             /* the head is the embedding */
+    wefti_context context; /* what of each sequence this rank has */
 } wefti_model_shape;
 
 /* What a tensor is, which decides its start values and weight decay. */

@@ -7,8 +7,6 @@
 #include "kernels/math/math_launch.h"
 #include "kernels/math/math_stream.h"
 
-#include <math.h>
-
 typedef wefti_math_tensor tensor;
 
 /* Rows of width elements, the next stride elements on; and side by side. */
@@ -35,6 +33,16 @@ weft_status wefti_node_clear(const wefti_node_args *args, real *dst,
 {
     const tensor all = dense(dst, 1, elems);
     return wefti_stream_fill(args->pass->compute, &all, 0);
+}
+
+weft_status wefti_node_copy_rows(const wefti_node_args *args,
+                                 const wefti_node_matrix *dst,
+                                 const wefti_node_matrix *src, size_t rows,
+                                 size_t width, bool add)
+{
+    const tensor to = strided(dst->at, rows, width, dst->stride);
+    const tensor from = strided(src->at, rows, width, src->stride);
+    return wefti_stream_copy_rows(args->pass->compute, &to, &from, add);
 }
 
 weft_status wefti_node_linear_forward(const wefti_node_args *args,
@@ -153,102 +161,4 @@ weft_status wefti_node_embedding_backward(const wefti_node_args *args,
     const tensor ids = ids_of(args);
     return wefti_stream_embedding_backward(args->pass->compute, &sum, &rows,
                                            &ids);
-}
-
-/* ---- attention -------------------------------------------------------------
- */
-
-size_t wefti_node_heads_qkv(const wefti_node_heads *heads)
-{
-    return (heads->heads + 2 * heads->kv_heads) * heads->head_dim;
-}
-
-size_t wefti_node_heads_out(const wefti_node_heads *heads)
-{
-    return heads->heads * heads->head_dim;
-}
-
-/* Rows of q, k and v, each a tensor of the same stride. */
-typedef struct parts {
-    tensor q, k, v;
-} parts;
-
-static parts parts_of(const real *qkv, const wefti_node_heads *heads,
-                      size_t rows)
-{
-    const size_t width = wefti_node_heads_qkv(heads);
-    const size_t queries = wefti_node_heads_out(heads);
-    const size_t keys = heads->kv_heads * heads->head_dim;
-    return (parts){strided(qkv, rows, queries, width),
-                   strided(qkv + queries, rows, keys, width),
-                   strided(qkv + queries + keys, rows, keys, width)};
-}
-
-/* Causal attention of each of the call's sequences. */
-static wefti_math_heads heads_of(const wefti_node_args *args,
-                                 const wefti_node_heads *heads)
-{
-    return (wefti_math_heads){.sequences =
-                                  args->rows / args->pass->batch->length,
-                              .heads = heads->heads,
-                              .kv_heads = heads->kv_heads,
-                              .scale = 1.0 / sqrt((double)heads->head_dim),
-                              .causal = true};
-}
-
-/* Queries and keys lie side by side: one turn for all heads of a sequence. */
-static weft_status turn(const wefti_node_args *args,
-                        const wefti_node_heads *heads, real *qkv, bool back)
-{
-    const wefti_program_pass *pass = args->pass;
-    const size_t length = pass->batch->length;
-    const size_t width = wefti_node_heads_qkv(heads);
-    const size_t turned = (heads->heads + heads->kv_heads) * heads->head_dim;
-    const tensor table = dense(pass->rope, length, heads->head_dim);
-    weft_status status = WEFT_OK;
-    for (size_t row = 0; row < args->rows && status == WEFT_OK; row += length) {
-        const tensor x = strided(qkv + row * width, length, turned, width);
-        status = wefti_stream_rope(pass->compute, &x, &table, back);
-    }
-    return status;
-}
-
-weft_status wefti_node_attention_forward(const wefti_node_args *args,
-                                         const wefti_node_heads *heads,
-                                         real *out, real *lse, real *qkv)
-{
-    const parts in = parts_of(qkv, heads, args->rows);
-    const tensor o = dense(out, args->rows, wefti_node_heads_out(heads));
-    const tensor sums = dense(lse, args->rows, heads->heads);
-    const wefti_math_heads how = heads_of(args, heads);
-    weft_status status = turn(args, heads, qkv, false);
-    return status == WEFT_OK
-               ? wefti_stream_attention_forward(args->pass->compute, &o, &sums,
-                                                &in.q, &in.k, &in.v, &how,
-                                                false)
-               : status;
-}
-
-weft_status wefti_node_attention_backward(const wefti_node_args *args,
-                                          const wefti_node_heads *heads,
-                                          real *dqkv, const real *dout,
-                                          const real *qkv, const real *out,
-                                          const real *lse, real *delta)
-{
-    const size_t rows = args->rows;
-    const parts in = parts_of(qkv, heads, rows);
-    const parts d = parts_of(dqkv, heads, rows);
-    const tensor o = dense(out, rows, wefti_node_heads_out(heads));
-    const tensor above = dense(dout, rows, wefti_node_heads_out(heads));
-    const tensor sums = dense(lse, rows, heads->heads);
-    const tensor dots = dense(delta, rows, heads->heads);
-    const wefti_math_heads how = heads_of(args, heads);
-    weft_status status =
-        wefti_stream_attention_delta(args->pass->compute, &dots, &o, &above);
-    if (status == WEFT_OK) {
-        status = wefti_stream_attention_backward(
-            args->pass->compute, &d.q, &d.k, &d.v, &above, &in.q, &in.k, &in.v,
-            &sums, &dots, &how, false);
-    }
-    return status == WEFT_OK ? turn(args, heads, dqkv, true) : status;
 }

@@ -24,6 +24,19 @@ WEFT_NODISCARD weft_status wefti_node_copy(const wefti_node_args *args,
 WEFT_NODISCARD weft_status wefti_node_clear(const wefti_node_args *args,
                                             real *dst, size_t elems);
 
+/* Rows, the next stride elements on. */
+typedef struct wefti_node_matrix {
+    real *at;
+    size_t stride;
+} wefti_node_matrix;
+
+/* dst = src, or dst += src, of rows of width elements. */
+WEFT_NODISCARD weft_status wefti_node_copy_rows(const wefti_node_args *args,
+                                                const wefti_node_matrix *dst,
+                                                const wefti_node_matrix *src,
+                                                size_t rows, size_t width,
+                                                bool add);
+
 /* A linear map: weight [outputs][inputs]. */
 typedef struct wefti_node_linear {
     const real *weight;
@@ -79,25 +92,5 @@ wefti_node_embedding_forward(const wefti_node_args *args, real *out,
 WEFT_NODISCARD weft_status
 wefti_node_embedding_backward(const wefti_node_args *args, real *dtable,
                               const real *dout, size_t vocab, size_t width);
-
-/* Causal attention with rotary embedding over a row of q, k, v. */
-typedef struct wefti_node_heads {
-    size_t heads, kv_heads, head_dim;
-} wefti_node_heads;
-
-/* Elements of a row of q, k and v, and of one of the result. */
-size_t wefti_node_heads_qkv(const wefti_node_heads *heads);
-size_t wefti_node_heads_out(const wefti_node_heads *heads);
-
-/* qkv is turned in place. lse: [rows][heads]. */
-WEFT_NODISCARD weft_status wefti_node_attention_forward(
-    const wefti_node_args *args, const wefti_node_heads *heads, real *out,
-    real *lse, real *qkv);
-
-/* dqkv is overwritten; qkv as forward left it. delta: [rows][heads]. */
-WEFT_NODISCARD weft_status wefti_node_attention_backward(
-    const wefti_node_args *args, const wefti_node_heads *heads, real *dqkv,
-    const real *dout, const real *qkv, const real *out, const real *lse,
-    real *delta);
 
 #endif

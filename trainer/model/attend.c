@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * trainer/model/attend.c - which nodes attend, and those for whole sequences.
+ */
+#include "trainer/model/attend.h"
+
+#include "trainer/program/node_math.h"
+
+wefti_node_heads wefti_attend_all_heads(const wefti_model_shape *shape)
+{
+    return (wefti_node_heads){shape->heads, shape->kv_heads, shape->head_dim,
+                              1};
+}
+
+/* Where a place has more ranks than keys have heads, some have the same. */
+wefti_node_heads wefti_attend_heads(const wefti_model_shape *shape)
+{
+    const size_t ulysses = wefti_context_ulysses(&shape->context);
+    const size_t keys = shape->kv_heads / ulysses;
+    return (wefti_node_heads){shape->heads / ulysses, keys > 0 ? keys : 1,
+                              shape->head_dim, ulysses};
+}
+
+void wefti_append_core(wefti_builder *builder,
+                       const wefti_attend_values *values,
+                       const wefti_node *node)
+{
+    wefti_program *program = builder->program;
+    const wefti_model_shape *shape = &builder->plan->shape;
+    const wefti_node_heads heads = wefti_attend_heads(shape);
+    const size_t sums = heads.spread * heads.heads;
+    const size_t width = heads.spread * wefti_node_heads_qkv(&heads);
+    const wefti_operand operands[] = {
+        [WEFTI_ATTEND_QKV] = {values->qkv,
+                              WEFTI_F_READS | WEFTI_F_WRITES | WEFTI_I_READS},
+        [WEFTI_ATTEND_DQKV] = {values->dqkv, WEFTI_I_WRITES | WEFTI_IN_PLACE},
+        [WEFTI_ATTEND_OUT] = {values->out, WEFTI_F_WRITES | WEFTI_I_READS},
+        [WEFTI_ATTEND_DOUT] = {values->dout, WEFTI_I_READS},
+        [WEFTI_ATTEND_LSE] = {wefti_program_add_value(program, "lse", sums,
+                                                      true),
+                              WEFTI_F_WRITES | WEFTI_I_READS},
+        [WEFTI_ATTEND_DELTA] = {wefti_program_add_value(program, "delta", sums,
+                                                        true),
+                                WEFTI_I_WRITES},
+        [WEFTI_ATTEND_DQKV_SUM] = {
+            wefti_program_add_value(program, "d.qkv.sum", width, true),
+            WEFTI_I_WRITES}};
+    wefti_node own = *node;
+    own.label = "attend";
+    own.context = shape;
+    own.operand_count = sizeof(operands) / sizeof(*operands);
+    for (size_t i = 0; i < own.operand_count; i++) {
+        own.operands[i] = operands[i];
+    }
+    wefti_program_add_node(program, &own);
+}
+
+/* ---- whole sequences ------------------------------------------------------
+ */
+
+static weft_status forward(const wefti_node_args *args)
+{
+    const wefti_node_heads heads = wefti_attend_heads(args->node->context);
+    real *const *v = args->values;
+    weft_status status =
+        wefti_node_turn(args, &heads, v[WEFTI_ATTEND_QKV], false);
+    return status == WEFT_OK
+               ? wefti_node_attention_forward(args, &heads, v[WEFTI_ATTEND_OUT],
+                                              v[WEFTI_ATTEND_LSE],
+                                              v[WEFTI_ATTEND_QKV])
+               : status;
+}
+
+/* Summed up beside qkv, which is read all along, then written over it. */
+static weft_status inputs(const wefti_node_args *args)
+{
+    const wefti_node_heads heads = wefti_attend_heads(args->node->context);
+    real *const *v = args->values;
+    real *sum = v[WEFTI_ATTEND_DQKV_SUM];
+    weft_status status =
+        wefti_node_delta(args, &heads, v[WEFTI_ATTEND_DELTA],
+                         v[WEFTI_ATTEND_OUT], v[WEFTI_ATTEND_DOUT]);
+    if (status == WEFT_OK) {
+        status = wefti_node_attention_backward(
+            args, &heads, sum, v[WEFTI_ATTEND_DOUT], v[WEFTI_ATTEND_QKV],
+            v[WEFTI_ATTEND_LSE], v[WEFTI_ATTEND_DELTA]);
+    }
+    if (status == WEFT_OK) {
+        status = wefti_node_turn(args, &heads, sum, true);
+    }
+    return status == WEFT_OK
+               ? wefti_node_copy(args, v[WEFTI_ATTEND_DQKV], sum,
+                                 args->rows * args->widths[WEFTI_ATTEND_DQKV])
+               : status;
+}
+
+static bool applies(const wefti_context *context)
+{
+    return wefti_context_ring(context) == 1;
+}
+
+static void append(wefti_builder *builder, const wefti_attend_values *values)
+{
+    wefti_append_core(builder, values,
+                      &(wefti_node){.calls = {forward, inputs}});
+}
+
+static const wefti_attend_core whole = {applies, append};
+
+/* ---- all of them ----------------------------------------------------------
+ */
+
+static const wefti_attend_core *const cores[] = {&whole};
+
+void wefti_append_attend(wefti_builder *builder,
+                         const wefti_attend_values *values)
+{
+    const wefti_context *context = &builder->plan->shape.context;
+    size_t core = 0;
+    while (!cores[core]->applies(context)) {
+        core++;
+    }
+    cores[core]->append(builder, values);
+}

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * trainer/program/node_attention.h - attention as nodes call it: of whole
+ * sequences, or of the keys of one place after the other (model/context.h).
+ *
+ * A row of a call stands for spread tokens, those that other ranks have sent;
+ * so arrays have rows spread rows, of rows * spread tokens. Keys come as
+ * [tokens][2][kv_heads][head_dim], keys then values.
+ */
+#ifndef TRAINER_PROGRAM_NODE_ATTENTION_H
+#define TRAINER_PROGRAM_NODE_ATTENTION_H
+
+#include "trainer/model/context.h"
+#include "trainer/program/program_run.h"
+
+/* Heads over a row of q, k, v. */
+typedef struct wefti_node_heads {
+    size_t heads, kv_heads, head_dim;
+    size_t spread;
+} wefti_node_heads;
+
+/* Elements of a row of q, k and v, of one of the result, and of one of k, v. */
+size_t wefti_node_heads_qkv(const wefti_node_heads *heads);
+size_t wefti_node_heads_out(const wefti_node_heads *heads);
+size_t wefti_node_heads_keys(const wefti_node_heads *heads);
+
+/* Rotary embedding of queries and keys in place, or of their gradients back. */
+WEFT_NODISCARD weft_status wefti_node_turn(const wefti_node_args *args,
+                                           const wefti_node_heads *heads,
+                                           real *qkv, bool back);
+
+/* Causal attention of whole sequences, turned already. lse: [tokens][heads]. */
+WEFT_NODISCARD weft_status wefti_node_attention_forward(
+    const wefti_node_args *args, const wefti_node_heads *heads, real *out,
+    real *lse, const real *qkv);
+
+/* dqkv is overwritten. delta: [tokens][heads], of wefti_node_delta. */
+WEFT_NODISCARD weft_status wefti_node_attention_backward(
+    const wefti_node_args *args, const wefti_node_heads *heads, real *dqkv,
+    const real *dout, const real *qkv, const real *lse, const real *delta);
+
+WEFT_NODISCARD weft_status wefti_node_delta(const wefti_node_args *args,
+                                            const wefti_node_heads *heads,
+                                            real *delta, const real *out,
+                                            const real *dout);
+
+/* Of what the queries see of these keys; merge: with what they saw before. */
+WEFT_NODISCARD weft_status wefti_node_block_forward(
+    const wefti_node_args *args, const wefti_node_heads *heads,
+    const wefti_context_block *seen, real *out, real *lse, const real *qkv,
+    const real *keys, bool merge);
+
+/*
+ * dqkv's queries and dkeys are added to; without accumulate, which is of a
+ * block as large as the place, overwritten.
+ */
+typedef struct wefti_node_slopes {
+    real *dqkv, *dkeys;
+    const real *dout, *lse, *delta;
+    bool accumulate;
+} wefti_node_slopes;
+WEFT_NODISCARD weft_status wefti_node_block_backward(
+    const wefti_node_args *args, const wefti_node_heads *heads,
+    const wefti_context_block *seen, const wefti_node_slopes *slopes,
+    const real *qkv, const real *keys);
+
+/* Keys out of rows of q, k, v, or back into them. */
+WEFT_NODISCARD weft_status wefti_node_pack_keys(const wefti_node_args *args,
+                                                const wefti_node_heads *heads,
+                                                real *keys, real *qkv,
+                                                bool back);
+
+#endif

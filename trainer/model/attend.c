@@ -110,7 +110,7 @@ static const wefti_attend_core whole = {applies, append};
 /* ---- all of them ----------------------------------------------------------
  */
 
-static const wefti_attend_core *const cores[] = {&whole};
+static const wefti_attend_core *const cores[] = {&whole, &wefti_attend_ring};
 
 void wefti_append_attend(wefti_builder *builder,
                          const wefti_attend_values *values)

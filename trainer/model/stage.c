@@ -33,8 +33,10 @@ static weft_status describe(const wefti_stage_config *config,
     *stage_out = (wefti_stage){.config = *config};
     wefti_stage_append(&stage_out->program, plan, config->first_layer,
                        config->layers_end, &stage_out->logits);
-    return wefti_program_plan(&stage_out->program,
-                              config->workspace->sequences * plan->shape.seq);
+    return wefti_program_plan(
+        &stage_out->program,
+        config->workspace->sequences *
+            wefti_context_length(&plan->shape.context, plan->shape.seq));
 }
 
 size_t wefti_stage_slot_elems(const wefti_stage_config *config)
@@ -83,12 +85,17 @@ static wefti_program_pass begin(const wefti_stage *stage,
     WEFTI_ASSERT(how->slot < stage->config.slots);
     WEFTI_ASSERT(how->batch->sequences <= space->sequences);
     WEFTI_ASSERT(how->batch->length <= stage->config.plan->shape.seq);
+    WEFTI_ASSERT(!space->link ||
+                 how->batch->length ==
+                     wefti_context_length(&stage->config.plan->shape.context,
+                                          stage->config.plan->shape.seq));
     wefti_program_pass pass = {.program = &stage->program,
                                .device = space->device,
                                .compute = space->compute,
                                .batch = how->batch,
                                .hooks = how->hooks,
                                .rope = space->rope,
+                               .link = space->link,
                                .input = how->input,
                                .output = how->output};
     for (size_t i = 0; i < WEFTI_TENSOR_GROUPS_MOST; i++) {

@@ -15,22 +15,62 @@ static weft_status alloc(const wefti_workspace *own, size_t elems, real **out)
     return wefti_storage_alloc_on(own->device, own->compute, elems, out);
 }
 
+/* Where a place's tokens stand in their sequence; all are in order. */
+static weft_status place_tokens(wefti_workspace *workspace,
+                                const wefti_model_shape *shape, size_t tokens)
+{
+    const wefti_context *context = &shape->context;
+    if (wefti_context_ring(context) == 1) {
+        return WEFT_OK;
+    }
+    const size_t bytes = tokens * sizeof(int32_t);
+    void *made = NULL;
+    int32_t *here = malloc(bytes);
+    weft_status status =
+        here ? weft_device_alloc(workspace->device, bytes, &made)
+             : wefti_error(WEFT_ERR_NO_MEMORY, "no memory for %zu positions",
+                           tokens);
+    workspace->positions = made;
+    for (size_t i = 0; here && i < tokens; i++) {
+        here[i] =
+            (int32_t)wefti_context_attended_position(context, shape->seq, i);
+    }
+    if (status == WEFT_OK) {
+        status = weft_device_copy(workspace->device, workspace->positions, here,
+                                  bytes, NULL);
+    }
+    free(here);
+    return status;
+}
+
+static weft_status turn_tokens(const wefti_workspace *workspace,
+                               const wefti_model_shape *shape, size_t tokens)
+{
+    const wefti_math_tensor table = wefti_math_rows(
+        workspace->rope, WEFTI_REAL_DTYPE, tokens, shape->head_dim);
+    const wefti_math_tensor positions =
+        wefti_math_flat(workspace->positions, WEFT_DTYPE_I32, tokens);
+    return wefti_stream_rope_table(workspace->compute, &table,
+                                   workspace->positions ? &positions : NULL, 0,
+                                   shape->rope_theta);
+}
+
 weft_status wefti_workspace_init(wefti_workspace *workspace,
                                  weft_device *device, weft_stream *compute,
                                  const wefti_model_shape *shape,
                                  size_t sequences)
 {
-    size_t turns = shape->seq * shape->head_dim;
+    const size_t tokens = wefti_context_attended(&shape->context, shape->seq);
+    const size_t turns = tokens * shape->head_dim;
     *workspace = (wefti_workspace){.device = device,
                                    .compute = compute,
                                    .sequences = sequences,
                                    .arena_elems = turns};
     weft_status status = alloc(workspace, turns, &workspace->rope);
-    const wefti_math_tensor table = wefti_math_rows(
-        workspace->rope, WEFTI_REAL_DTYPE, shape->seq, shape->head_dim);
-    return status == WEFT_OK ? wefti_stream_rope_table(compute, &table, NULL, 0,
-                                                       shape->rope_theta)
-                             : status;
+    if (status == WEFT_OK) {
+        status = place_tokens(workspace, shape, tokens);
+    }
+    return status == WEFT_OK ? turn_tokens(workspace, shape, tokens) : status;
 }
 
 /* For F of any of the stages beside B of any. */
@@ -75,5 +115,6 @@ void wefti_workspace_fini(wefti_workspace *workspace)
     }
     free(workspace->woven);
     wefti_storage_free_on(workspace->device, workspace->rope);
+    weft_device_free(workspace->device, workspace->positions);
     *workspace = (wefti_workspace){0};
 }

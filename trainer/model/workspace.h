@@ -7,16 +7,19 @@
 #ifndef TRAINER_MODEL_WORKSPACE_H
 #define TRAINER_MODEL_WORKSPACE_H
 
+#include "trainer/model/context_link.h"
 #include "trainer/model/parameters.h"
 #include "trainer/program/weave.h"
 
 typedef struct wefti_workspace {
-    weft_device *device;          /* borrowed */
-    weft_stream *compute;         /* borrowed; NULL: the host, here and now */
-    size_t sequences;             /* of a micro-batch, at most */
-    size_t arena_elems;           /* of all below */
-    real *rope;                   /* [seq][head_dim] cosines and sines */
-    real *regions[WEFTI_REGIONS]; /* but the slot's */
+    weft_device *device;            /* borrowed */
+    weft_stream *compute;           /* borrowed; NULL: the host, here and now */
+    size_t sequences;               /* of a micro-batch, at most */
+    size_t arena_elems;             /* of all below */
+    real *rope;                     /* [attended][head_dim] cosines and sines */
+    int32_t *positions;             /* [attended] of them; NULL: 0, 1, ... */
+    const wefti_context_link *link; /* borrowed; NULL: sequences are whole */
+    real *regions[WEFTI_REGIONS];   /* but the slot's */
     size_t elems[WEFTI_REGIONS];
     wefti_weave_step *woven; /* room for any pair of the stages */
     size_t woven_room;

@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * trainer/model/attend_ring.c - attention while keys and values come round.
+ *
+ *   F   own keys | r-1's | r+1's | ...     each merged by its log-sum-exp
+ *   I   own keys | r-1's | r-2's | ...     with the final one
+ *       own sums | r-1's | r-2's | ...     of gradients, one step behind; at
+ *                                          the end they are at home
+ *
+ * All of a round is posted before its first block is computed; what no query
+ * sees is not. Queries and their gradients stay where they are.
+ *
+ * Source: Liu, Zaharia, Abbeel 2023 (ring attention, arXiv 2310.01889).
+ */
+#include "trainer/model/attend.h"
+#include "trainer/model/context_link.h"
+#include "trainer/program/node_math.h"
+
+/* A round; without other ranks own block stands for theirs. */
+typedef struct key_round {
+    weft_ring *ring;
+    void *own;
+    size_t order; /* of the next block */
+} key_round;
+
+static weft_status begin(const wefti_node_args *args, key_round *round,
+                         weft_ring *ring, void *own)
+{
+    *round = (key_round){.ring = ring, .own = own};
+    return args->pass->link->alone
+               ? WEFT_OK
+               : weft_ring_post(ring, own, args->pass->compute);
+}
+
+/* The next block; NULL: the round is over. */
+static weft_status next(const wefti_node_args *args, key_round *round,
+                        void **block_out, int *owner_out)
+{
+    const wefti_model_shape *shape = args->node->context;
+    const wefti_context *context = &shape->context;
+    const size_t places = wefti_context_ring(context);
+    const size_t order = round->order++;
+    if (args->pass->link->alone) {
+        *block_out = order < places ? round->own : NULL;
+        *owner_out =
+            (int)((context->part / wefti_context_ulysses(context) + order) %
+                  places);
+        return WEFT_OK;
+    }
+    wefti_node_stop(args);
+    weft_status status =
+        weft_ring_next(round->ring, args->pass->compute, block_out, owner_out);
+    wefti_node_resume(args);
+    return status;
+}
+
+static wefti_context_block see(const wefti_node_args *args,
+                               const wefti_node_heads *heads, int owner)
+{
+    const wefti_model_shape *shape = args->node->context;
+    return wefti_context_see(&shape->context,
+                             args->pass->batch->length * heads->spread,
+                             (size_t)owner);
+}
+
+static weft_status attend_round(const wefti_node_args *args,
+                                const wefti_node_heads *heads)
+{
+    const wefti_context_link *link = args->pass->link;
+    real *const *v = args->values;
+    key_round round;
+    weft_status status = begin(args, &round, link->keys, link->own);
+    bool merge = false;
+    while (status == WEFT_OK) {
+        void *keys;
+        int owner;
+        status = next(args, &round, &keys, &owner);
+        if (status != WEFT_OK || !keys) {
+            return status;
+        }
+        const wefti_context_block seen = see(args, heads, owner);
+        if (seen.queries > 0) {
+            status = wefti_node_block_forward(
+                args, heads, &seen, v[WEFTI_ATTEND_OUT], v[WEFTI_ATTEND_LSE],
+                v[WEFTI_ATTEND_QKV], keys, merge);
+        }
+        merge = true;
+    }
+    return status;
+}
+
+static weft_status forward(const wefti_node_args *args)
+{
+    const wefti_node_heads heads = wefti_attend_heads(args->node->context);
+    real *qkv = args->values[WEFTI_ATTEND_QKV];
+    weft_status status = wefti_node_turn(args, &heads, qkv, false);
+    if (status == WEFT_OK) {
+        status = wefti_node_pack_keys(args, &heads, args->pass->link->own, qkv,
+                                      false);
+    }
+    return status == WEFT_OK ? attend_round(args, &heads) : status;
+}
+
+/* Both rounds: keys, and the sums of their gradients. */
+static weft_status slope_rounds(const wefti_node_args *args,
+                                const wefti_node_heads *heads)
+{
+    const wefti_context_link *link = args->pass->link;
+    real *const *v = args->values;
+    wefti_node_slopes slopes = {.dqkv = v[WEFTI_ATTEND_DQKV_SUM],
+                                .dout = v[WEFTI_ATTEND_DOUT],
+                                .lse = v[WEFTI_ATTEND_LSE],
+                                .delta = v[WEFTI_ATTEND_DELTA]};
+    key_round of_keys, of_sums;
+    weft_status status = begin(args, &of_keys, link->keys_again, link->own);
+    if (status == WEFT_OK) {
+        status = begin(args, &of_sums, link->sums, link->own_sum);
+    }
+    while (status == WEFT_OK) {
+        void *keys, *sums = NULL;
+        int owner;
+        status = next(args, &of_keys, &keys, &owner);
+        if (status == WEFT_OK) {
+            status = next(args, &of_sums, &sums, &owner);
+        }
+        if (status != WEFT_OK || !keys) {
+            return status;
+        }
+        const wefti_context_block seen = see(args, heads, owner);
+        slopes.dkeys = sums;
+        if (seen.queries > 0) {
+            status = wefti_node_block_backward(args, heads, &seen, &slopes,
+                                               v[WEFTI_ATTEND_QKV], keys);
+        }
+        slopes.accumulate = true;
+    }
+    return status;
+}
+
+static weft_status inputs(const wefti_node_args *args)
+{
+    const wefti_node_heads heads = wefti_attend_heads(args->node->context);
+    const wefti_context_link *link = args->pass->link;
+    real *const *v = args->values;
+    real *sum = v[WEFTI_ATTEND_DQKV_SUM];
+    weft_status status =
+        wefti_node_delta(args, &heads, v[WEFTI_ATTEND_DELTA],
+                         v[WEFTI_ATTEND_OUT], v[WEFTI_ATTEND_DOUT]);
+    if (status == WEFT_OK) {
+        status = wefti_node_pack_keys(args, &heads, link->own,
+                                      v[WEFTI_ATTEND_QKV], false);
+    }
+    if (status == WEFT_OK) {
+        status = slope_rounds(args, &heads);
+    }
+    if (status == WEFT_OK) {
+        status = wefti_node_pack_keys(args, &heads, link->own_sum, sum, true);
+    }
+    if (status == WEFT_OK) {
+        status = wefti_node_turn(args, &heads, sum, true);
+    }
+    return status == WEFT_OK
+               ? wefti_node_copy(args, v[WEFTI_ATTEND_DQKV], sum,
+                                 args->rows * args->widths[WEFTI_ATTEND_DQKV])
+               : status;
+}
+
+static bool applies(const wefti_context *context)
+{
+    return wefti_context_ring(context) > 1;
+}
+
+static void append(wefti_builder *builder, const wefti_attend_values *values)
+{
+    wefti_append_core(builder, values,
+                      &(wefti_node){.kind = WEFTI_NODE_EXCHANGE,
+                                    .class_id = WEFT_CLASS_CP,
+                                    .calls = {forward, inputs}});
+}
+
+const wefti_attend_core wefti_attend_ring = {applies, append};

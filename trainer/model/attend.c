@@ -112,13 +112,37 @@ static const wefti_attend_core whole = {applies, append};
 
 static const wefti_attend_core *const cores[] = {&whole, &wefti_attend_ring};
 
+static wefti_attend_values add_values(wefti_builder *builder)
+{
+    wefti_program *program = builder->program;
+    const wefti_node_heads heads = wefti_attend_heads(&builder->plan->shape);
+    const size_t width = heads.spread * wefti_node_heads_qkv(&heads);
+    const size_t queries = heads.spread * wefti_node_heads_out(&heads);
+    return (wefti_attend_values){
+        .qkv = wefti_program_add_value(program, "qkv.place", width, true),
+        .dqkv = wefti_program_add_value(program, "d.qkv.place", width, true),
+        .out =
+            wefti_program_add_value(program, "attended.place", queries, true),
+        .dout = wefti_program_add_value(program, "d.attended.place", queries,
+                                        true)};
+}
+
 void wefti_append_attend(wefti_builder *builder,
                          const wefti_attend_values *values)
 {
     const wefti_context *context = &builder->plan->shape.context;
+    const bool exchanges = wefti_context_ulysses(context) > 1;
+    wefti_attend_values inner = *values;
     size_t core = 0;
+    if (exchanges) {
+        inner = add_values(builder);
+        wefti_append_heads(builder, values, &inner);
+    }
     while (!cores[core]->applies(context)) {
         core++;
     }
-    cores[core]->append(builder, values);
+    cores[core]->append(builder, &inner);
+    if (exchanges) {
+        wefti_append_tokens(builder, &inner, values);
+    }
 }

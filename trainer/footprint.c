@@ -18,13 +18,15 @@ static void add_pipe(const wefti_replica *replica, wefti_footprint *sum)
 {
     const wefti_pipe *pipe = &replica->pipe;
     const wefti_model_shape *shape = &replica->plan.shape;
-    size_t tokens = replica->config.micro_batch * shape->seq;
+    const size_t sequences = replica->config.micro_batch;
+    const size_t tokens = sequences * wefti_replica_length(replica);
     sum->activations_bytes += pipe->slots * pipe->slot_bytes +
                               pipe->kept_count * pipe->kept_bytes +
                               pipe->workspace.arena_elems * sizeof(real);
     /* A step's tokens, targets and losses; where the model is cut, two
      * micro-batches of rows sent between stages. */
-    sum->buffers_bytes += pipe->buffer_bytes;
+    sum->buffers_bytes +=
+        pipe->buffer_bytes + wefti_context_link_bytes(shape, sequences);
     if (pipe->info.stages > 1) {
         sum->buffers_bytes += 2 * tokens * shape->hidden * sizeof(real);
     }
@@ -76,7 +78,8 @@ static double bound_activations(const wefti_replica *replica)
         layers +=
             (double)(plan->parts[i].layers_end - plan->parts[i].first_layer);
     }
-    return (double)replica->config.micro_batch * (double)shape->seq *
+    return (double)replica->config.micro_batch *
+           (double)wefti_replica_length(replica) *
            ((double)shape->hidden + 2 * (double)shape->ffn) * layers *
            sizeof(real);
 }

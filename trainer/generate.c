@@ -173,18 +173,47 @@ weft_status wefti_generate_parse(const char *text, size_t vocab,
     return WEFT_OK;
 }
 
-/* The last tokens that the model can see. */
-static wefti_micro_batch make_window(const wefti_replica *replica,
-                                     const int32_t *text, size_t length)
+/* What the model is shown, and where the last token of it is. */
+typedef struct text_window {
+    wefti_micro_batch batch;
+    size_t part, row; /* of those that share a sequence; of its own tokens */
+} text_window;
+
+/* Where ranks share a sequence all of it is filled: what stands behind the last
+ * token is not seen by it. */
+static text_window share_window(const wefti_replica *replica,
+                                const int32_t *seen, size_t count,
+                                int32_t *tokens)
 {
-    size_t seq = replica->config.shape.seq;
-    size_t seen = length < seq ? length : seq;
+    const wefti_model_shape *shape = &replica->config.shape;
+    text_window own = {.batch = wefti_pipe_batch_get(&replica->pipe.batch, 0)};
+    memset(replica->window, 0, shape->seq * sizeof(*seen));
+    memcpy(replica->window, seen, count * sizeof(*seen));
+    wefti_context_take(&shape->context, shape->seq, replica->window, tokens);
+    own.part =
+        wefti_context_find(&shape->context, shape->seq, count - 1, &own.row);
+    return own;
+}
+
+/* The last tokens that the model can see. */
+static text_window make_window(const wefti_replica *replica,
+                               const int32_t *text, size_t length)
+{
+    const wefti_model_shape *shape = &replica->config.shape;
+    const size_t seen = length < shape->seq ? length : shape->seq;
+    const int32_t *last = text + length - seen;
     int32_t *tokens = wefti_pipe_batch_tokens(&replica->pipe.batch, 0);
-    wefti_micro_batch batch = wefti_pipe_batch_get(&replica->pipe.batch, 0);
-    memcpy(tokens, text + length - seen, seen * sizeof(*tokens));
-    batch.sequences = 1;
-    batch.length = seen;
-    return batch;
+    text_window own;
+    if (wefti_context_parts(&shape->context) > 1) {
+        own = share_window(replica, last, seen, tokens);
+    } else {
+        memcpy(tokens, last, seen * sizeof(*tokens));
+        own = (text_window){wefti_pipe_batch_get(&replica->pipe.batch, 0), 0,
+                            seen - 1};
+        own.batch.length = seen;
+    }
+    own.batch.sequences = 1;
+    return own;
 }
 
 /* What a draw needs, for a vocabulary. */
@@ -193,23 +222,39 @@ typedef struct drawing_room {
     wefti_generate_choice *choices;
 } drawing_room;
 
+/* The last token's logits, on all ranks that have the last stage. */
+static weft_status read_logits(const wefti_replica *replica,
+                               const text_window *own, const real *logits,
+                               size_t vocab, real *last)
+{
+    const wefti_model_shape *shape = &replica->config.shape;
+    weft_comm *sharers = replica->mesh.comms[WEFTI_MESH_CONTEXT];
+    weft_status status = WEFT_OK;
+    if (own->part == shape->context.part) {
+        status = weft_device_copy(replica->config.device, last,
+                                  logits + own->row * shape->vocab,
+                                  vocab * sizeof(*last), NULL);
+    }
+    return status == WEFT_OK && sharers
+               ? weft_broadcast(last, last, vocab, WEFTI_REAL_DTYPE,
+                                (int)own->part, sharers, NULL)
+               : status;
+}
+
 /* The next token, on all ranks that take part. */
-static weft_status next_token(wefti_replica *replica,
-                              const wefti_micro_batch *batch,
+static weft_status next_token(wefti_replica *replica, const text_window *own,
                               const wefti_generate_config *config,
                               const drawing_room *room, wefti_random *random,
                               int32_t *token_out)
 {
     const real *logits;
-    weft_status status = wefti_pipe_evaluate(replica, batch, NULL, &logits);
+    weft_status status =
+        wefti_pipe_evaluate(replica, &own->batch, NULL, &logits);
     if (status != WEFT_OK) {
         return status;
     }
     if (logits) {
-        status = weft_device_copy(replica->config.device, room->last,
-                                  logits + (batch->length - 1) *
-                                               replica->config.shape.vocab,
-                                  config->vocab * sizeof(*room->last), NULL);
+        status = read_logits(replica, own, logits, config->vocab, room->last);
         if (status != WEFT_OK) {
             return status;
         }
@@ -239,10 +284,10 @@ weft_status wefti_generate(wefti_replica *replica,
     wefti_random random =
         wefti_random_make(config->seed, config->prompt_count - 1);
     for (size_t i = 0; i < count && status == WEFT_OK; i++) {
-        wefti_micro_batch batch = make_window(replica, text, length);
+        const text_window own = make_window(replica, text, length);
         text[length] = 0;
-        status = next_token(replica, &batch, config, &room, &random,
-                            &text[length++]);
+        status =
+            next_token(replica, &own, config, &room, &random, &text[length++]);
     }
     if (status == WEFT_OK) {
         memcpy(tokens_out, text + config->prompt_count, count * sizeof(*text));

@@ -42,7 +42,8 @@ static weft_status print_stages(const wefti_config *config, size_t stages,
                                 FILE *file)
 {
     const wefti_model_shape shape = wefti_run_shape(config);
-    size_t tokens = (size_t)config->train.micro_batch_size * shape.seq;
+    size_t tokens = (size_t)config->train.micro_batch_size *
+                    wefti_context_length(&shape.context, shape.seq);
     wefti_layer_run *parts = calloc(stages, sizeof(*parts));
     wefti_parameters_config layout = {
         .shape = shape,
@@ -113,7 +114,8 @@ weft_status wefti_print_program(const wefti_options *options, FILE *file)
     if (status != WEFT_OK) {
         return status;
     }
-    int ranks = (int)config.parallel.pipeline_model_parallel_size;
+    int ranks = (int)(config.parallel.pipeline_model_parallel_size *
+                      config.parallel.context_parallel_size);
     status = wefti_config_check(&config, ranks);
     if (status == WEFT_OK) {
         status = count_stages(&config, ranks, &stages);

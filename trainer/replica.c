@@ -46,7 +46,8 @@ static weft_status make_sums(wefti_replica *replica)
     replica->sums =
         calloc(replica->step_sums > windows ? replica->step_sums : windows,
                sizeof(*replica->sums));
-    if (!replica->sums) {
+    replica->window = calloc(config->shape.seq + 1, sizeof(*replica->window));
+    if (!replica->sums || !replica->window) {
         return wefti_error(WEFT_ERR_NO_MEMORY,
                            "no memory for the sums of a step");
     }
@@ -71,15 +72,34 @@ bool wefti_replica_is_fault(weft_status status)
            status == WEFT_ERR_ABORTED || status == WEFT_ERR_MISMATCH;
 }
 
+size_t wefti_replica_length(const wefti_replica *replica)
+{
+    const wefti_model_shape *shape = &replica->config.shape;
+    return wefti_context_length(&shape->context, shape->seq);
+}
+
+/* Of a window this rank's tokens, and for each the next one as its target;
+ * those before first_target do not count. */
+static void load_window(const wefti_replica *replica, size_t at,
+                        size_t first_target, int32_t *tokens, int32_t *targets)
+{
+    const wefti_model_shape *shape = &replica->config.shape;
+    int32_t *window = replica->window;
+    wefti_data_read(replica->config.data, at, shape->seq + 1, window);
+    wefti_context_take(&shape->context, shape->seq, window, tokens);
+    for (size_t t = 0; t < first_target; t++) {
+        window[t + 1] = -1;
+    }
+    wefti_context_take(&shape->context, shape->seq, window + 1, targets);
+}
+
 void wefti_replica_load(const wefti_replica *replica, uint64_t first,
                         int32_t *tokens, int32_t *targets)
 {
-    size_t seq = replica->config.shape.seq;
+    const size_t length = wefti_replica_length(replica);
     for (size_t i = 0; i < replica->config.micro_batch; i++) {
-        const wefti_data *data = replica->config.data;
-        size_t at = wefti_data_sequence(data, first + i);
-        wefti_data_read(data, at, seq, tokens + i * seq);
-        wefti_data_read(data, at + 1, seq, targets + i * seq);
+        size_t at = wefti_data_sequence(replica->config.data, first + i);
+        load_window(replica, at, 0, tokens + i * length, targets + i * length);
     }
 }
 
@@ -109,6 +129,7 @@ static weft_status connect_mesh(wefti_replica *replica, size_t groups)
                                     config->ledger, groups);
     }
     if (status == WEFT_OK) {
+        replica->config.shape.context.part = (size_t)replica->mesh.at.cp;
         replica->copy = (size_t)replica->mesh.at.dp;
         replica->copies = (size_t)mesh.dp;
     }
@@ -280,6 +301,7 @@ weft_status wefti_replica_init(wefti_replica *replica,
 void wefti_replica_abort(wefti_replica *replica)
 {
     wefti_saver_abort(replica->saver);
+    wefti_context_link_abort(&replica->pipe.link);
     wefti_mesh_abort(&replica->mesh);
 }
 
@@ -294,6 +316,7 @@ void wefti_replica_fini(wefti_replica *replica)
     }
     weft_device_free(replica->config.device, replica->squares);
     free(replica->sums);
+    free(replica->window);
     wefti_parameters_fini(&replica->plan);
     weft_stream_destroy(replica->compute);
     wefti_mesh_leave(&replica->mesh);
@@ -342,6 +365,29 @@ void wefti_replica_work_end(wefti_replica *replica)
     }
 }
 
+void wefti_replica_stop(void *context)
+{
+    wefti_replica *replica = context;
+    if (replica->label) {
+        weft_span_close(replica->config.ledger, replica->span,
+                        replica->compute);
+    } else {
+        weft_pipeline_stop(replica->pipe.pipeline, WEFT_WAIT_NONE);
+    }
+}
+
+void wefti_replica_resume(void *context)
+{
+    wefti_replica *replica = context;
+    if (replica->label) {
+        replica->span =
+            weft_span_open(replica->config.ledger, WEFT_CLASS_COMPUTE,
+                           replica->label, replica->compute);
+    } else {
+        weft_pipeline_resume(replica->pipe.pipeline);
+    }
+}
+
 /* Buckets come in their order: who asks for one waits for those before too. */
 weft_status wefti_replica_use(void *context, size_t tensor)
 {
@@ -374,16 +420,13 @@ static wefti_micro_batch load_windows(const wefti_replica *replica,
     int32_t *tokens = wefti_pipe_batch_tokens(all, 0);
     int32_t *targets = wefti_pipe_batch_targets(all, 0);
     wefti_micro_batch batch = wefti_pipe_batch_get(all, 0);
-    size_t seq = replica->config.shape.seq;
+    const size_t length = wefti_replica_length(replica);
     for (size_t i = 0; i < count; i++) {
-        const wefti_data *data = replica->config.data;
         size_t first_target;
-        size_t at = wefti_data_validation(data, first + i, &first_target);
-        wefti_data_read(data, at, seq, tokens + i * seq);
-        wefti_data_read(data, at + 1, seq, targets + i * seq);
-        for (size_t t = 0; t < first_target; t++) {
-            targets[i * seq + t] = -1;
-        }
+        size_t at = wefti_data_validation(replica->config.data, first + i,
+                                          &first_target);
+        load_window(replica, at, first_target, tokens + i * length,
+                    targets + i * length);
     }
     batch.sequences = count;
     return batch;

@@ -63,8 +63,12 @@ typedef struct wefti_replica {
     const char *label;       /* of that span */
     int64_t save_ns;         /* stood still to save, in this step */
     int64_t save_wait_ns;    /* of it until the last one was written */
+    int32_t *window;         /* [seq + 1]: a sequence, before it is cut */
     int failed; /* 1 + the rank that all know to have failed; 0: none */
 } wefti_replica;
+
+/* Tokens of a sequence that this rank has. */
+size_t wefti_replica_length(const wefti_replica *replica);
 
 /* Micro-batches of this copy in a step. */
 size_t wefti_replica_count_micro(const wefti_replica *replica);
@@ -92,7 +96,8 @@ size_t wefti_replica_first_micro(const wefti_replica *replica, size_t copy);
 /* Whether only a communicator fails so. */
 bool wefti_replica_is_fault(weft_status status);
 
-/* Sequences first .. of the training data as a micro-batch, on the host. */
+/* Of sequences first .. of the training data, what this rank has, as a
+ * micro-batch on the host. */
 void wefti_replica_load(const wefti_replica *replica, uint64_t first,
                         int32_t *tokens, int32_t *targets);
 
@@ -150,6 +155,10 @@ WEFT_NODISCARD weft_status wefti_replica_evaluate(wefti_replica *replica,
  */
 void wefti_replica_work_begin(wefti_replica *replica, const char *label);
 void wefti_replica_work_end(wefti_replica *replica);
+
+/* Hooks of a pass that waits for other ranks: its compute stands still. */
+void wefti_replica_stop(void *replica);
+void wefti_replica_resume(void *replica);
 
 /*
  * wefti_replica_use - the hook of every forward pass: waits where the bucket of

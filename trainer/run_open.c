@@ -35,6 +35,21 @@ static weft_status count_ranks(const wefti_run_config *how, int *nranks_out)
     return WEFT_OK;
 }
 
+/* It has steps that compute alone, which passes that exchange rows do not. */
+static weft_status check_measure(const wefti_config *config)
+{
+    const char *key =
+        wefti_pipe_schedule_wanted(config) ? "pipeline_model_parallel_size"
+        : config->parallel.context_parallel_size > 1 ? "context_parallel_size"
+                                                     : NULL;
+    return key ? wefti_error(WEFT_ERR_UNSUPPORTED,
+                             "--measure: is not possible in this version with "
+                             "parallel.%s above 1; --metrics has bubble and "
+                             "overlap of each step",
+                             key)
+               : WEFT_OK;
+}
+
 static weft_status open_config(wefti_run_state *state)
 {
     const wefti_options *options = state->how.options;
@@ -51,12 +66,8 @@ static weft_status open_config(wefti_run_state *state)
     if (status == WEFT_OK) {
         status = wefti_config_check(&state->config, nranks);
     }
-    if (status == WEFT_OK && options->measure &&
-        wefti_pipe_schedule_wanted(&state->config)) {
-        status = wefti_error(WEFT_ERR_UNSUPPORTED,
-                             "--measure: is not possible in this version with "
-                             "parallel.pipeline_model_parallel_size above 1; "
-                             "--metrics has bubble and overlap of each step");
+    if (status == WEFT_OK && options->measure) {
+        status = check_measure(&state->config);
     }
     return status;
 }

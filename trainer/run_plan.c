@@ -10,6 +10,17 @@
 
 enum { SPANS_MOST = 1 << 20 }; /* of a ledger */
 
+static wefti_context context_of(const wefti_config *config)
+{
+    const char *layout = config->parallel.context_layout;
+    return (wefti_context){
+        .parts = (size_t)config->parallel.context_parallel_size,
+        .ulysses = (size_t)wefti_config_ulysses(config),
+        .layout = strcmp(layout, "zigzag") == 0   ? WEFTI_CONTEXT_ZIGZAG
+                  : strcmp(layout, "stripe") == 0 ? WEFTI_CONTEXT_STRIPE
+                                                  : WEFTI_CONTEXT_CONTIGUOUS};
+}
+
 wefti_model_shape wefti_run_shape(const wefti_config *config)
 {
     return (wefti_model_shape){
@@ -22,7 +33,8 @@ wefti_model_shape wefti_run_shape(const wefti_config *config)
         .vocab = (size_t)config->model.vocab,
         .seq = (size_t)config->model.seq_length,
         .rope_theta = config->model.rope_theta,
-        .tied = config->model.tie_embeddings};
+        .tied = config->model.tie_embeddings,
+        .context = context_of(config)};
 }
 
 static wefti_decay decay_of(const char *style)
@@ -82,7 +94,8 @@ static size_t divide_up(size_t all, size_t by)
  * An action has a span, and a further one for each bucket that it waits for or
  * sends off; buckets are no more than tensors. Of a pass a rank has two actions
  * without a pipeline, and with one three a stage: fewer than 2 a layer of all
- * ranks. A step has as many again for norm, update and both transfers.
+ * ranks. A step has as many again for norm, update and both transfers. Where
+ * ranks share sequences a layer's pass has some for each block that comes.
  */
 size_t wefti_run_spans(const wefti_config *config, int nranks,
                        size_t validation_windows)
@@ -97,7 +110,12 @@ size_t wefti_run_spans(const wefti_config *config, int nranks,
         divide_up((size_t)config->train.global_batch_size / micro, copies);
     size_t evaluations =
         divide_up(divide_up(validation_windows, micro), copies);
-    size_t spans = (2 * layers + 8 + tensors) * passes +
+    const wefti_context *context = &shape.context;
+    size_t hops = wefti_context_parts(context) > 1
+                      ? 16 + 16 * wefti_context_ring(context)
+                      : 0;
+    size_t spans = layers * hops * (passes + evaluations) +
+                   (2 * layers + 8 + tensors) * passes +
                    (layers + 4) * evaluations + 6 * tensors + to_spare;
     return spans < SPANS_MOST ? spans : SPANS_MOST;
 }

@@ -116,8 +116,8 @@ static bool has_planned_peaks(const wefti_replica *replica)
     const wefti_replica_config *own = &replica->config;
     const weft_pipeline_config config = {.size_bytes = sizeof(config),
                                          .schedule = pipe->schedule,
-                                         .rows =
-                                             own->micro_batch * own->shape.seq,
+                                         .rows = own->micro_batch *
+                                                 wefti_replica_length(replica),
                                          .row_elems = own->shape.hidden,
                                          .dtype = WEFTI_REAL_DTYPE};
     weft_pipeline_peaks planned = {.size_bytes = sizeof(planned)},

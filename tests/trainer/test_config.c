@@ -198,7 +198,6 @@ static const struct refusal {
      "version; allowed is 1"},
     {HEAD "parallel: {expert_model_parallel_size: 4}", WEFT_ERR_UNSUPPORTED,
      "allowed is 1"},
-    {HEAD "parallel: {context_parallel_size: 2}", WEFT_ERR_UNSUPPORTED, "is 1"},
     {HEAD "parallel: {sequence_parallel: true}", WEFT_ERR_UNSUPPORTED,
      "allowed is false"},
     {HEAD "parallel: {schedule: .csv}", WEFT_ERR_INVALID, "FILE.csv"},
@@ -338,6 +337,43 @@ static void test_config_words_beyond_this_version_are_refused(void **state)
         }
     }
     assert_true(refused > 8);
+}
+
+/* Ranks that share sequences: lengths, heads, and what goes with what. */
+static void test_config_context_divides_tokens_and_heads(void **state)
+{
+#define CONTEXT(size, rest)                                                    \
+    "model: {seq_length: 120}\n"                                               \
+    "parallel: {context_parallel_size: " #size ", context_parallel: " rest "}"
+    (void)state;
+    check_layout(CONTEXT(2, "ring"), 2, NULL);
+    check_layout(CONTEXT(4, "ring, context_layout: zigzag"), 4, NULL);
+    check_layout(CONTEXT(8, "ring+ulysses, ulysses_size: 2, "
+                            "context_layout: zigzag"),
+                 8, NULL);
+    check_layout(CONTEXT(8, "ulysses, ulysses_size: 8"), 8, NULL);
+    check_layout(CONTEXT(7, "ring"), 7,
+                 "model.seq_length: 120 is not divisible by "
+                 "context_parallel_size 7; nearest that work: 119 or 126");
+    check_layout(CONTEXT(8, "ring, context_layout: zigzag"), 8,
+                 "by 2 * context_parallel_size 8 of a zigzag; nearest that "
+                 "work: 112 or 128");
+    check_layout(CONTEXT(3, "ulysses"), 3,
+                 "parallel.context_parallel_size: 3 does not deal out "
+                 "model.heads 8 and kv_heads 4 evenly; nearest that work: 2 "
+                 "or 4, or context_parallel: ring");
+    check_layout(CONTEXT(6, "ring+ulysses, ulysses_size: 4"), 6,
+                 "parallel.ulysses_size: 4 does not divide "
+                 "context_parallel_size 6; nearest that work: 3 or 6");
+    check_layout(CONTEXT(4, "ring, ulysses_size: 2"), 4,
+                 "does not go with context_parallel: ring, where no ranks");
+    check_layout(CONTEXT(2, "ring}\ntrain: {deterministic: true"), 2,
+                 "train.deterministic: true does not hold where ranks share "
+                 "sequences");
+    check_layout(CONTEXT(2, "ring"), 3,
+                 "parallel.context_parallel_size: 2 does not divide 3 ranks, "
+                 "pipelines of 1; nearest that work: 2 or 4 ranks");
+#undef CONTEXT
 }
 
 static void test_config_layout_names_nearest_that_work(void **state)
@@ -529,6 +565,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_config_each_number_has_its_limits),
         cmocka_unit_test(test_config_words_beyond_this_version_are_refused),
         cmocka_unit_test(test_config_layout_names_nearest_that_work),
+        cmocka_unit_test(test_config_context_divides_tokens_and_heads),
         cmocka_unit_test(test_config_warmup_beyond_the_run_is_refused),
         cmocka_unit_test(test_config_digest_changes_with_lasting_keys_only),
         cmocka_unit_test(test_config_file_is_read_and_bounded),

@@ -19,8 +19,8 @@ import unittest
 
 BIN, EXAMPLE = sys.argv.pop(1), sys.argv.pop(1)
 DEADLINE_S = 60
-NODE = re.compile(r"([FIW]) (\d+) (COMPUTE|POST|AWAIT) ([a-z]+)\.(\d+)\.(\w+)"
-                  r"( pp)?( by rows)?:((?: [\w.]+)*) ->((?: [\w.]+)*)$")
+NODE = re.compile(r"([FIW]) (\d+) (COMPUTE|POST|AWAIT|EXCHANGE) ([a-z]+)\.(\d+)\.(\w+)"
+                  r"( [a-z]{2})?( by rows)?:((?: [\w.]+)*) ->((?: [\w.]+)*)$")
 VALUE = re.compile(r"value ([a-z]+)\.(\d+)\.([\w.]+): (\w+) at (\d+), (\d+) "
                    r"bytes, ([FIW]) (\d+) to ([FIW]) (\d+)$")
 LAYERS, HIDDEN, TOKENS, FFN = 8, 64, 4 * 64, 176
@@ -125,6 +125,22 @@ class PrintProgram(unittest.TestCase):
         self.assertFalse([node for node in stages[0][1].nodes
                           if node[2] != "COMPUTE"])
         self.check_reads(stages[0][1])
+
+    def test_sequences_are_shared_by_exchanges(self):
+        stages = self.print_stages(
+            "--set", "parallel.pipeline_model_parallel_size=1",
+            "--set", "parallel.context_parallel_size=4",
+            "--set", "parallel.context_parallel=ring+ulysses",
+            "--set", "parallel.ulysses_size=2")
+        (_, _, _, _, tokens), stage = stages[0]
+        self.assertEqual(tokens, TOKENS // 4)
+        for call, order in (("F", ["heads", "attend", "tokens"]),
+                            ("I", ["tokens", "attend", "heads"])):
+            found = [label for label in stage.labels(call)
+                     if label.startswith("EXCHANGE attention.0.")]
+            self.assertEqual(found, [f"EXCHANGE attention.0.{label}"
+                                     for label in order])
+        self.check_reads(stage)
 
     def test_auto_is_refused(self):
         done = run("--set", "parallel.schedule=auto")

@@ -193,6 +193,9 @@ char *wefti_config_where(const wefti_config *config, const char *section,
 /* model.vocab where data are token ids; 0: they are text. */
 size_t wefti_config_ids(const wefti_config *config);
 
+/* Of the ranks that share a sequence, those that exchange heads. */
+int64_t wefti_config_ulysses(const wefti_config *config);
+
 /* The mesh that the sizes make of nranks ranks; dp 0: none, they do not divide
  * them. */
 wefti_mesh wefti_config_mesh(const wefti_config *config, int nranks);

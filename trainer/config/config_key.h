@@ -112,6 +112,10 @@ char *wefti_config_multiples(int64_t value, int64_t unit, char *text,
 WEFT_NODISCARD weft_status
 wefti_config_check_pipeline(const wefti_config *config, int nranks);
 
+/* Part of wefti_config_check: ranks that share sequences. */
+WEFT_NODISCARD weft_status
+wefti_config_check_context(const wefti_config *config, int nranks);
+
 /* Frees what the field owns and empties it. */
 void wefti_config_key_clear(wefti_config *config, const wefti_config_key *key);
 

@@ -280,6 +280,9 @@ weft_status wefti_config_check(const wefti_config *config, int nranks)
     if (status == WEFT_OK) {
         status = check_device(config);
     }
+    if (status == WEFT_OK) {
+        status = wefti_config_check_context(config, nranks);
+    }
     if (status == WEFT_OK && copies > 0) {
         status = check_batch(config, copies);
     }

@@ -81,19 +81,19 @@ static weft_pipeline_config configure_pipeline(const wefti_pipe *pipe,
                                                wefti_replica *replica)
 {
     const wefti_replica_config *own = &replica->config;
-    return (weft_pipeline_config){.size_bytes = sizeof(weft_pipeline_config),
-                                  .schedule = pipe->schedule,
-                                  .comm = pipe->mesh->comms[WEFTI_MESH_LINE],
-                                  .device = own->device,
-                                  .ledger = own->ledger,
-                                  .rows = own->micro_batch * own->shape.seq,
-                                  .row_elems = own->shape.hidden,
-                                  .dtype = WEFTI_REAL_DTYPE,
-                                  .chunk_rows = config->chunk_rows,
-                                  .calls = config->waits ? &wefti_pipe_waits
-                                                         : &wefti_pipe_calls,
-                                  .context = replica,
-                                  .compute = replica->compute};
+    return (weft_pipeline_config){
+        .size_bytes = sizeof(weft_pipeline_config),
+        .schedule = pipe->schedule,
+        .comm = pipe->mesh->comms[WEFTI_MESH_LINE],
+        .device = own->device,
+        .ledger = own->ledger,
+        .rows = own->micro_batch * wefti_replica_length(replica),
+        .row_elems = own->shape.hidden,
+        .dtype = WEFTI_REAL_DTYPE,
+        .chunk_rows = config->chunk_rows,
+        .calls = config->waits ? &wefti_pipe_waits : &wefti_pipe_calls,
+        .context = replica,
+        .compute = replica->compute};
 }
 
 static wefti_stage_config
@@ -214,7 +214,7 @@ static weft_status make_buffers(wefti_pipe *pipe, const wefti_replica *replica)
         .compute = replica->compute,
         .count = has_end(pipe) ? wefti_replica_count_micro(replica) : 1,
         .sequences = replica->config.micro_batch,
-        .length = shape->seq};
+        .length = wefti_replica_length(replica)};
     const size_t tokens = batch.sequences * batch.length;
     weft_status status = wefti_pipe_batch_init(&pipe->batch, &batch);
     for (int i = 0; i < 2 && pipe->info.stages > 1 && status == WEFT_OK; i++) {
@@ -240,9 +240,27 @@ weft_status wefti_pipe_estimate(const wefti_pipe *pipe,
         *bytes_out = (double)peaks.slots *
                          (double)count_slot_elems(&planned, &replica->plan) *
                          sizeof(real) +
-                     (double)peaks.bytes;
+                     (double)peaks.bytes +
+                     (double)wefti_context_link_bytes(
+                         &replica->plan.shape, replica->config.micro_batch);
     }
     return status;
+}
+
+/* The same on all ranks that share a sequence. */
+static weft_status open_link(wefti_pipe *pipe, const wefti_replica *replica)
+{
+    const wefti_context_link given = {
+        .device = replica->config.device,
+        .compute = replica->compute,
+        .ledger = replica->config.ledger,
+        .all = pipe->mesh->comms[WEFTI_MESH_CONTEXT]};
+    if (!given.all) {
+        return WEFT_OK;
+    }
+    pipe->workspace.link = &pipe->link;
+    return wefti_context_link_open(&pipe->link, &given, &replica->plan.shape,
+                                   replica->config.micro_batch);
 }
 
 weft_status wefti_pipe_open(wefti_pipe *pipe, const wefti_pipe_config *config,
@@ -256,6 +274,9 @@ weft_status wefti_pipe_open(wefti_pipe *pipe, const wefti_pipe_config *config,
         status = wefti_workspace_init(&pipe->workspace, replica->config.device,
                                       replica->compute, &replica->plan.shape,
                                       replica->config.micro_batch);
+    }
+    if (status == WEFT_OK) {
+        status = open_link(pipe, replica);
     }
     if (status == WEFT_OK) {
         status = make_slots(pipe, &replica->plan, peaks.slots);
@@ -299,6 +320,7 @@ void wefti_pipe_fini(wefti_pipe *pipe)
     }
     free(pipe->kept);
     wefti_workspace_fini(&pipe->workspace);
+    wefti_context_link_close(&pipe->link);
     free(pipe->stages);
     *pipe = (wefti_pipe){0};
 }

@@ -51,6 +51,7 @@ typedef struct wefti_pipe {
     /* By part, by group; then those of the tied embedding and its copy. */
     wefti_pipe_reduce *reduces;
     size_t reduce_count;
+    wefti_context_link link; /* to ranks that share its sequences */
     wefti_workspace workspace;
     real **arenas; /* [slots] */
     size_t slots;

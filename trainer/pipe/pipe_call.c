@@ -77,6 +77,18 @@ static weft_status finish(void *context, size_t tensor)
                : status;
 }
 
+static void stop(void *context)
+{
+    operation *act = context;
+    wefti_replica_stop(act->replica);
+}
+
+static void resume(void *context)
+{
+    operation *act = context;
+    wefti_replica_resume(act->replica);
+}
+
 static void begin(operation *act, void *context, const weft_pipeline_work *work)
 {
     wefti_replica *replica = context;
@@ -91,7 +103,7 @@ static void begin(operation *act, void *context, const weft_pipeline_work *work)
                        .pass = {.slot = (size_t)work->slot,
                                 .input = port_of(work->input, wait_rows),
                                 .output = port_of(work->output, signal_rows)},
-                       .hooks = {act, use, finish},
+                       .hooks = {act, use, finish, stop, resume},
                        .micro = micro};
     for (size_t g = 0; g < replica->plan.group_count; g++) {
         act->pass.values[g] = replica->groups[g].values;
@@ -111,8 +123,8 @@ static weft_status copy(const wefti_replica *replica, real *dst,
 static size_t input_bytes(const wefti_replica *replica)
 {
     const wefti_replica_config *config = &replica->config;
-    return config->micro_batch * config->shape.seq * config->shape.hidden *
-           sizeof(real);
+    return config->micro_batch * wefti_replica_length(replica) *
+           config->shape.hidden * sizeof(real);
 }
 
 /* The last stage's F ends with losses, and with the gradient of the logits. */

@@ -111,7 +111,8 @@ weft_status wefti_pipe_evaluate(wefti_replica *replica,
     int stages = pipe->info.stages / pipe->info.directions;
     size_t elems =
         batch->sequences * batch->length * replica->config.shape.hidden;
-    const wefti_model_hooks hooks = {replica, wefti_replica_use, NULL};
+    const wefti_model_hooks hooks = {replica, wefti_replica_use, NULL,
+                                     wefti_replica_stop, wefti_replica_resume};
     wefti_stage_pass pass = {.batch = batch,
                              .hooks = &hooks,
                              .input.rows = pipe->rows[0],

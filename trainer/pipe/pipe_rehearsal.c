@@ -65,10 +65,12 @@ weft_status wefti_pipe_rehearse(wefti_replica *replica)
         pass.values[g] = replica->groups[g].values;
         pass.gradients[g] = replica->groups[g].gradient.leaf;
     }
+    replica->pipe.link.alone = true;
     weft_status status = send_zeros(&pipe->batch);
     for (size_t i = 0; i < pipe->stage_count && status == WEFT_OK; i++) {
         status = run_stage(pipe, pipe->stages[i].stage, &pass);
     }
+    replica->pipe.link.alone = false;
     if (status == WEFT_OK) {
         status = clear_gradients(replica);
     }

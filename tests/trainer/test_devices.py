@@ -4,13 +4,13 @@
 
 Goal: training computes on a device by its stream as it does on the host.
 
-Method: a small model for a few steps, by one rank, by two that share the batch
-and by two with a part of the model each, from the start and from a checkpoint;
-on the host, and on the shadow device, which runs what is queued late and faults
-where the host touches its memory: losses and norms have the host's bits there. Windows of validation are odd in
-number: the last is less than a micro-batch. With LAUNCHER (scripts/with-fake-gpu
-and its options) on cuda by the fake driver instead, whose kernels round as they
-like.
+Method: a small model for a few steps, by one rank, by two that share the batch,
+by two with a part of the model each and by two that share each sequence, from
+the start and from a checkpoint; on the host, and on the shadow device, which
+runs what is queued late and faults where the host touches its memory: losses and
+norms have the host's bits there. Windows of validation are odd in number: the
+last is less than a micro-batch. With LAUNCHER (scripts/with-fake-gpu and its
+options) on cuda by the fake driver instead, whose kernels round as they like.
 """
 import json
 import os
@@ -80,6 +80,14 @@ class Devices(unittest.TestCase):
 
     def test_two_stages(self):
         self.compare(2, "--set", "parallel.pipeline_model_parallel_size=2")
+
+    def test_two_that_share_sequences(self):
+        self.compare(2, "--set", "parallel.context_parallel_size=2",
+                     "--set", "parallel.context_layout=zigzag")
+
+    def test_two_that_exchange_heads(self):
+        self.compare(2, "--set", "parallel.context_parallel_size=2",
+                     "--set", "parallel.context_parallel=ulysses")
 
     def test_saves_and_goes_on(self):
         """What a device has saved, it and the host go on from."""

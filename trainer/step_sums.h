@@ -11,7 +11,8 @@
  *            losses, times, norm --read--> host
  *
  * Each rank fills in its own places and zeros in all others, so the sum only
- * collects, exactly, and every rank then adds in the same order. All is queued
+ * collects, exactly, and every rank then adds in the same order. Ranks that
+ * share a sequence each have the losses of its own tokens, which are added. All is queued
  * on compute; the host waits in read alone.
  */
 #ifndef TRAINER_STEP_SUMS_H

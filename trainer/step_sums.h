@@ -11,8 +11,9 @@
  *            loads, losses, times, norm --read--> host
  *
  * Each rank fills in its own places and zeros in all others, so the sum only
- * collects, exactly, and every rank then adds in the same order; loads alone
- * are whole numbers that add up. All is queued on compute; the host waits in
+ * collects, exactly, and every rank then adds in the same order. Loads are whole
+ * numbers that add up, and so are added the losses of ranks that share a
+ * sequence, each of its own tokens. All is queued on compute; the host waits in
  * read alone.
  */
 #ifndef TRAINER_STEP_SUMS_H

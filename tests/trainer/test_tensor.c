@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Goal     ranks that share each layer train as one rank does: alone, beside
- *          copies, in pipelines; with the residual's rows shared and whole,
- * with exchanges beside compute and in its order, which changes no bit; tied
- *          embeddings, validation, generated text. A checkpoint goes on under
- *          any other number of them. What cannot be shared is refused with the
- *          nearest that can.
- * Method   jobs whose ranks are threads; losses, norms, gradients and
- *          parameters are compared with a single rank's, within 1e-5 over 20
- *          steps (float) and 1e-9 (double).
+ *          copies, in pipelines, sharing sequences too; with the residual's
+ * rows shared and whole, with exchanges beside compute and in its order, which
+ * changes no bit; tied embeddings, validation, generated text. A checkpoint
+ * goes on under any other number of them. What cannot be shared is refused with
+ * the nearest that can. Method   jobs whose ranks are threads; losses, norms,
+ * gradients and parameters are compared with a single rank's, within 1e-5 over
+ * 20 steps (float) and 1e-9 (double).
  */
 #include "tests/seed.h"
 #include "tests/trainer/job.h"
@@ -47,6 +46,9 @@ static int close_scratch(void **state)
 #define PP(ranks)      "parallel.pipeline_model_parallel_size=" #ranks
 #define CHUNKS(count)  "parallel.virtual_pipeline_model_parallel_size=" #count
 #define SCHEDULE(name) "parallel.schedule=" #name
+#define CONTEXT(ranks) "parallel.context_parallel_size=" #ranks
+#define LAYOUT(name)   "parallel.context_layout=" #name
+#define ULYSSES        "parallel.context_parallel=ulysses"
 #define ROWS           "parallel.sequence_parallel=true"
 #define TIED           "model.tie_embeddings=true"
 
@@ -185,6 +187,22 @@ static void test_tensor_in_pipelines_trains_as_one_rank(void **state)
     check_layouts(layouts, is_long() ? 8 : job_is_slow() ? 2 : 4, false);
 }
 
+static void test_tensor_beside_shared_sequences_trains_as_one_rank(void **state)
+{
+    (void)state;
+    const tensor_layout layouts[] = {
+        {4, {TP(2), ROWS, CONTEXT(2), LAYOUT(zigzag)}},
+        {4, {TP(2), CONTEXT(2), ULYSSES}},
+        {8,
+         {TP(2), ROWS, CONTEXT(4), LAYOUT(stripe),
+          "parallel.context_parallel=ring+ulysses", "parallel.ulysses_size=2"}},
+        {8, {TP(2), ROWS, CONTEXT(2), ULYSSES, PP(2), SCHEDULE(dualpipev)}},
+        {8, {TP(2), CONTEXT(2), PP(2), SCHEDULE(zb_h1)}},
+        {8, {TP(2), ROWS, CONTEXT(2), "overlap.tensor=false"}},
+        {8, {TP(4), ROWS, CONTEXT(2), LAYOUT(stripe)}}};
+    check_layouts(layouts, is_long() ? 7 : job_is_slow() ? 1 : 4, false);
+}
+
 /* Of the first step: what follows would hide what is wrong in one of them. */
 static void test_tensor_gradients_are_those_of_one_rank(void **state)
 {
@@ -195,11 +213,12 @@ static void test_tensor_gradients_are_those_of_one_rank(void **state)
         {2, {TP(2), ROWS}},
         {4, {TP(4)}},
         {4, {TP(2), ROWS, PP(2), SCHEDULE(dualpipev)}},
-        {4, {TP(2), PP(2), SCHEDULE(1f1b)}}};
+        {4, {TP(2), PP(2), SCHEDULE(1f1b)}},
+        {4, {TP(2), ROWS, CONTEXT(2), LAYOUT(zigzag)}}};
     const double near = sizeof(real) == 8 ? 1e-12 : 1e-5;
     for (int i = 0; i < 2; i++) {
         job_result want = run_good(&one, i ? tied : more);
-        for (size_t k = 0; k < (job_is_slow() ? 1 : 4); k++) {
+        for (size_t k = 0; k < (job_is_slow() ? 1 : 5); k++) {
             job_result got = run_good(&layouts[k], i ? tied : more);
             assert_int_equal(want.parameter_count, got.parameter_count);
             assert_true(distance(want.gradients, got.gradients,
@@ -220,10 +239,13 @@ static void test_tensor_more_ranks_than_heads_of_keys_share_them(void **state)
                                 "train.gradient_stats_every=2", NULL};
     const char *const goes_on[] = {"train.steps=6", "model.kv_heads=2",
                                    "train.lr_decay_style=constant", NULL};
-    const tensor_layout layouts[] = {
-        {4, {TP(4), ROWS}}, {4, {TP(4)}}, {8, {TP(4), ROWS}}};
+    const tensor_layout layouts[] = {{4, {TP(4), ROWS}},
+                                     {4, {TP(2), ROWS, CONTEXT(2), ULYSSES}},
+                                     {4, {TP(4)}},
+                                     {8, {TP(4), ROWS}},
+                                     {8, {TP(4), ROWS, CONTEXT(2)}}};
     job_result want = run_good(&one, more);
-    for (size_t i = 0; i < (is_long() ? 3 : job_is_slow() ? 1 : 2); i++) {
+    for (size_t i = 0; i < (is_long() ? 5 : job_is_slow() ? 1 : 2); i++) {
         job_result got = run_good(&layouts[i], more);
         check_alike(&want, &got);
         job_result_fini(&got);
@@ -393,6 +415,8 @@ int main(void)
         cmocka_unit_test(test_tensor_shared_layers_train_as_one_rank),
         cmocka_unit_test(test_tensor_beside_copies_trains_as_one_rank),
         cmocka_unit_test(test_tensor_in_pipelines_trains_as_one_rank),
+        cmocka_unit_test(
+            test_tensor_beside_shared_sequences_trains_as_one_rank),
         cmocka_unit_test(test_tensor_gradients_are_those_of_one_rank),
         cmocka_unit_test(test_tensor_more_ranks_than_heads_of_keys_share_them),
         cmocka_unit_test(test_tensor_overlap_changes_no_bit),

@@ -23,7 +23,8 @@ int64_t wefti_config_ulysses(const wefti_config *config)
                                       : config->parallel.ulysses_size;
 }
 
-/* Heads are dealt out evenly; those of keys too, or each to as many ranks. */
+/* A rank's heads are dealt out evenly; those of keys too, or each to as many
+ * ranks. */
 static bool heads_divide(const wefti_config *config, int64_t ulysses)
 {
     const int64_t tensor = config->parallel.tensor_model_parallel_size;
@@ -69,16 +70,21 @@ static weft_status check_ulysses(const wefti_config *config)
 static weft_status check_heads(const wefti_config *config)
 {
     const int64_t ulysses = wefti_config_ulysses(config);
+    const int64_t tensor = config->parallel.tensor_model_parallel_size;
     const bool all = is_kind(config, "ulysses");
-    char sizes[64];
+    char sizes[64], ranks[64] = "";
     if (heads_divide(config, ulysses)) {
         return WEFT_OK;
+    }
+    if (tensor > 1) {
+        snprintf(ranks, sizeof(ranks), " of %" PRId64 " ranks of a layer",
+                 tensor);
     }
     return refuse_key(
         config, "parallel", all ? "context_parallel_size" : "ulysses_size",
         "does not deal out model.heads %" PRId64 " and kv_heads %" PRId64
-        " evenly; nearest that work: %s, or context_parallel: ring",
-        config->model.heads, config->model.kv_heads,
+        "%s evenly; nearest that work: %s, or context_parallel: ring",
+        config->model.heads, config->model.kv_heads, ranks,
         wefti_config_nearest(config, heads_divide, ulysses, config->model.heads,
                              sizes, sizeof(sizes)));
 }

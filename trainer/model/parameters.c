@@ -467,6 +467,11 @@ static wefti_tensor_stretch find_rows(const wefti_tensor *tensor, size_t here)
 
 wefti_tensor_stretch wefti_tensor_find(const wefti_tensor *tensor, size_t here)
 {
+    if (tensor->rows == tensor->info.rows &&
+        tensor->columns == tensor->info.columns) {
+        const size_t all = wefti_tensor_here_elems(tensor);
+        return (wefti_tensor_stretch){here, here, all - here};
+    }
     if (tensor->columns == tensor->info.columns) {
         return find_rows(tensor, here);
     }

@@ -487,7 +487,7 @@ static weft_status evaluate_own(wefti_replica *replica, size_t windows,
                                 double *losses)
 {
     const size_t group = replica->config.micro_batch;
-    const bool together = replica->mesh.mesh.ep > 1;
+    const bool together = wefti_mesh_ep_of_dp(&replica->mesh.mesh) > 1;
     for (size_t round = 0; round < windows; round += replica->copies * group) {
         size_t first = round + replica->copy * group;
         if (first >= windows && together) {

@@ -50,10 +50,10 @@ void wefti_seats_job(const wefti_config *config, size_t parameter_count,
     /* Keys and values go round forwards and backwards, gradients once. */
     job_out->bytes[WEFTI_AXIS_CP] =
         3 * layers * (cp - 1) * tokens * kv * sizeof(real);
-    /* To the experts and back, forwards and backwards. */
+    /* To the experts and back, forwards and backwards, of each rank's rows. */
     job_out->bytes[WEFTI_AXIS_EP] =
         beyond > 1 ? 4 * layers * (double)config->model.experts_per_token *
-                         activations * (ep - 1) / ep
+                         activations / tp * (ep - 1) / ep
                    : 0;
     /* Gradients are reduced, parameters gathered. */
     job_out->bytes[WEFTI_AXIS_DP] = twice_round(replicas) *

@@ -298,8 +298,14 @@ static void read_metrics(job_result *result, const char *path)
 
 static void join(rank_job *ranks, int nranks, job_result *result)
 {
+    size_t used = 0;
     for (int i = 0; i < nranks; i++) {
         pthread_join(ranks[i].thread, NULL);
+        if (ranks[i].status != WEFT_OK) {
+            used += (size_t)snprintf(result->errors + used,
+                                     sizeof(result->errors) - used, "%s\n",
+                                     ranks[i].error);
+        }
         if (result->status == WEFT_OK && ranks[i].status != WEFT_OK) {
             result->status = ranks[i].status;
             snprintf(result->error, sizeof(result->error), "%s",

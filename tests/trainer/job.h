@@ -36,10 +36,11 @@ typedef struct job {
  * job_result_fini.
  */
 typedef struct job_result {
-    weft_status status;          /* of the first rank that failed */
-    char error[JOB_TEXT_BYTES];  /* of that rank */
-    size_t steps;                /* lines in the metrics */
-    double loss[JOB_STEPS_MOST]; /* of them */
+    weft_status status;         /* of the first rank that failed */
+    char error[JOB_TEXT_BYTES]; /* of that rank */
+    char errors[JOB_RANKS_MOST * JOB_TEXT_BYTES]; /* of all, a line each */
+    size_t steps;                                 /* lines in the metrics */
+    double loss[JOB_STEPS_MOST];                  /* of them */
     double grad_norm[JOB_STEPS_MOST];
     double checkpoint_ms[JOB_STEPS_MOST];
     double checkpoint_wait_ms[JOB_STEPS_MOST];

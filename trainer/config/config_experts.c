@@ -58,21 +58,17 @@ static weft_status check_choice(const wefti_config *config)
 }
 
 /* Ranks that have the same tokens would count them twice. */
-static weft_status check_axes(const wefti_config *config)
+static weft_status check_rows(const wefti_config *config)
 {
-    static const char *const names[] = {"tensor_model_parallel_size",
-                                        "context_parallel_size"};
-    const int64_t sizes[] = {config->parallel.tensor_model_parallel_size,
-                             config->parallel.context_parallel_size};
-    for (int i = 0; i < 2; i++) {
-        if (sizes[i] > 1) {
-            return wefti_config_refuse(
-                config, WEFT_ERR_UNSUPPORTED, "parallel", names[i],
-                "is not possible in this version with model.experts above 0; "
-                "allowed is 1");
-        }
-    }
-    return WEFT_OK;
+    return config->parallel.tensor_model_parallel_size > 1 &&
+                   !config->parallel.sequence_parallel
+               ? wefti_config_refuse(
+                     config, WEFT_ERR_UNSUPPORTED, "parallel",
+                     "tensor_model_parallel_size",
+                     "is not possible in this version with model.experts "
+                     "above 0 where its ranks all have the same tokens; "
+                     "allowed is 1, or parallel.sequence_parallel: true")
+               : WEFT_OK;
 }
 
 /* What ranks that exchange rows of experts cannot do yet. */
@@ -126,7 +122,7 @@ weft_status wefti_config_check_experts(const wefti_config *config, int nranks)
     }
     weft_status status = check_choice(config);
     if (status == WEFT_OK) {
-        status = check_axes(config);
+        status = check_rows(config);
     }
     if (status == WEFT_OK) {
         status = check_spread(config);

@@ -16,6 +16,9 @@
  * What an expert computes has as many rows as tokens come to it. There is room
  * for all that can come, or for as many as the shape says.
  *
+ * Ranks that share the residual's rows work each on its own, with nothing to
+ * exchange but rows of experts: all matrices are whole, or other experts'.
+ *
  * Source: DeepSeek-AI 2024 (DeepSeek-V3, arXiv 2412.19437, section 2.1.2).
  */
 #include "trainer/model/expert_nodes.h"
@@ -111,6 +114,7 @@ static void append_sum(wefti_builder *builder, size_t sum, size_t of_rows,
         builder->program,
         &(wefti_node){.label = "slopes",
                       .calls = {NULL, sum_inputs},
+                      .of_part = wefti_builder_shares_rows(builder),
                       .operands = {[SUM] = {sum, WEFTI_I_WRITES},
                                    [OF_ROWS] = {of_rows, WEFTI_I_READS},
                                    [OF_ROUTER] = {of_router, WEFTI_I_READS},
@@ -218,6 +222,8 @@ static void append_map(wefti_builder *builder, const char *label, size_t in,
             .label = label,
             .calls = {map_forward, map_inputs, map_weights},
             .context = builder->plan,
+            .of_part = wefti_builder_shares_rows(builder),
+            .of_others = !wefti_experts_here(builder->plan),
             .operands = {[IN] = {in,
                                  has_input ? WEFTI_F_READS | WEFTI_W_READS : 0},
                          [DIN] = {din, WEFTI_I_WRITES},
@@ -278,6 +284,8 @@ static void append_gate(wefti_builder *builder, const wefti_expert_values *v,
             .calls = {shared ? swiglu_forward : gate_forward,
                       shared ? swiglu_inputs : gate_inputs},
             .context = builder->plan,
+            .of_part = wefti_builder_shares_rows(builder),
+            .of_others = !shared && !wefti_experts_here(builder->plan),
             .operands = {[GATE_UP] = {v->gate_up,
                                       WEFTI_F_READS | WEFTI_I_READS},
                          [DGATE_UP] = {v->d_gate_up,
@@ -303,13 +311,13 @@ static weft_status add_forward(const wefti_node_args *args)
 static void append_add(wefti_builder *builder, size_t added)
 {
     const size_t before = builder->residual;
-    builder->residual = wefti_program_add_value(
-        builder->program, "residual", builder->plan->shape.hidden, true);
+    builder->residual = wefti_builder_add_residual(builder, "residual");
     wefti_program_add_node(
         builder->program,
         &(wefti_node){
             .label = "add",
             .calls = {add_forward},
+            .of_part = wefti_builder_shares_rows(builder),
             .operands = {[BEFORE] = {before, WEFTI_F_READS},
                          [ADDED] = {added, WEFTI_F_READS},
                          [AFTER] = {builder->residual, WEFTI_F_WRITES}},
@@ -321,7 +329,7 @@ static void append_add(wefti_builder *builder, size_t added)
 
 static size_t add(wefti_builder *builder, const char *name, size_t width)
 {
-    return wefti_program_add_value(builder->program, name, width, true);
+    return wefti_builder_add_own(builder, name, width);
 }
 
 static wefti_expert_values add_values(wefti_builder *builder)
@@ -374,6 +382,7 @@ static void append_choice(wefti_builder *builder, const wefti_expert_values *v)
             .label = "choose",
             .calls = {choose_forward, choose_inputs, choose_weights},
             .context = builder->plan,
+            .of_part = wefti_builder_shares_rows(builder),
             .operands = {[LOGITS] = {v->logits, WEFTI_F_READS},
                          [DLOGITS] = {v->d_logits, WEFTI_I_WRITES},
                          [AFFINITY] = {v->affinity,
@@ -397,16 +406,16 @@ static void append(wefti_builder *builder)
     const bool here = wefti_experts_here(builder->plan);
     const size_t to = here ? 0 : wefti_program_add_operation(program);
     const size_t back = here ? 0 : wefti_program_add_operation(program);
-    v.normed = wefti_append_norm(builder, WEFTI_WHOLE, v.d_normed, false);
+    v.normed = wefti_append_norm(builder, WEFTI_OWN, v.d_normed, false);
     append_sum(builder, v.d_normed, v.d_rows_x, v.d_router_x, v.d_shared_x);
-    wefti_append_linear(builder, "router", WEFTI_WHOLE, v.normed, v.d_router_x,
+    wefti_append_linear(builder, "router", WEFTI_OWN, v.normed, v.d_router_x,
                         v.logits, v.d_logits);
     append_choice(builder, &v);
     const size_t routed = builder->tensor;
     wefti_append_dispatch(builder, &v, to, true);
     if (shares) {
         builder->tensor = routed + 2;
-        wefti_append_linear(builder, "shared_gate_up", WEFTI_WHOLE, v.normed,
+        wefti_append_linear(builder, "shared_gate_up", WEFTI_OWN, v.normed,
                             v.d_shared_x, shared.gate_up, shared.d_gate_up);
         append_gate(builder, &shared, true);
         builder->tensor = routed;
@@ -419,7 +428,7 @@ static void append(wefti_builder *builder)
     wefti_append_combine(builder, &v, back, true);
     if (shares) {
         builder->tensor = routed + 3;
-        wefti_append_residual(builder, "shared_down", WEFTI_WHOLE, shared.gated,
+        wefti_append_residual(builder, "shared_down", WEFTI_OWN, shared.gated,
                               shared.d_gated);
     }
     wefti_append_combine(builder, &v, back, false);

@@ -27,7 +27,7 @@ typedef struct wefti_experts wefti_experts;
 
 /*
  * plan, comm, device, compute   borrowed; compute NULL: the host computes
- * tokens     of a micro-batch, at most
+ * tokens     that this rank has of a micro-batch, at most
  * slots      micro-batches at a time
  * overlaps   false: each exchange ends where it is posted
  * stop, resume   called around what the host waits; NULL: nothing is

@@ -67,6 +67,7 @@ void wefti_append_dispatch(wefti_builder *builder, const wefti_expert_values *v,
     wefti_node node = {
         .label = first ? "dispatch" : "arrive",
         .context = builder->plan,
+        .of_part = wefti_builder_shares_rows(builder),
         .operands = {[X] = {v->normed, f},
                      [DX] = {v->d_rows_x, first ? i : WEFTI_I_WRITES},
                      [TO] = {v->expert, f},
@@ -149,6 +150,7 @@ void wefti_append_combine(wefti_builder *builder, const wefti_expert_values *v,
     wefti_node node =
         {.label = first ? "combine" : "combined",
          .context = builder->plan,
+         .of_part = wefti_builder_shares_rows(builder),
          .operands =
              {[Y] = {v->y, first ? WEFTI_F_READS
                                  : WEFTI_I_READS | (here ? 0 : WEFTI_F_READS)},

@@ -55,14 +55,19 @@ static inline wefti_node_rows_by_expert
 wefti_expert_rows_of(const wefti_node_args *args, const real *counts)
 {
     const wefti_parameters *plan = wefti_expert_plan(args);
+    const wefti_program *program = args->pass->program;
+    const size_t tokens =
+        args->node->of_part
+            ? wefti_program_part_rows(program, program->rows_most)
+            : program->rows_most;
     const int32_t *from =
         wefti_experts_here(plan)
             ? (const int32_t *)counts
             : wefti_experts_counts(args->pass->experts,
                                    wefti_expert_turn_of(args));
-    return (wefti_node_rows_by_expert){
-        from, plan->shape.experts / plan->expert_parts,
-        wefti_experts_room(plan, args->pass->program->rows_most)};
+    return (wefti_node_rows_by_expert){from,
+                                       plan->shape.experts / plan->expert_parts,
+                                       wefti_experts_room(plan, tokens)};
 }
 
 #endif

@@ -73,11 +73,16 @@ wefti_node_parameter wefti_builder_take_tensor(wefti_builder *builder);
 /* ---- nodes that several blocks have ---------------------------------------
  */
 
-/* Whether F and I run by rows (program.h). */
+/*
+ * Whether F and I run by rows (program.h). OWN: whole, with a matrix that all
+ * ranks which share a layer have whole, and on the rows that this one has of
+ * the residual.
+ */
 typedef enum wefti_node_rows {
     WEFTI_WHOLE,
     WEFTI_BY_ROWS,
-    WEFTI_BY_PARTS
+    WEFTI_BY_PARTS,
+    WEFTI_OWN
 } wefti_node_rows;
 
 /*
@@ -106,7 +111,9 @@ void wefti_append_residual(wefti_builder *builder, const char *label,
 bool wefti_builder_shares(const wefti_builder *builder);
 bool wefti_builder_shares_rows(const wefti_builder *builder);
 
-/* A value as wide as the residual, of the rows that this rank has of it. */
+/* A value of the rows that this rank has of the residual; one as wide. */
+size_t wefti_builder_add_own(wefti_builder *builder, const char *name,
+                             size_t width);
 size_t wefti_builder_add_residual(wefti_builder *builder, const char *name);
 
 /* What the first matrix of a block reads, of all rows, and its gradient. */

@@ -140,8 +140,9 @@ void wefti_append_linear(wefti_builder *builder, const char *label,
         &(wefti_node){
             .label = label,
             .calls = {map_forward, map_inputs, map_weights},
-            .by_rows = rows != WEFTI_WHOLE,
+            .by_rows = rows == WEFTI_BY_ROWS || rows == WEFTI_BY_PARTS,
             .by_parts = rows == WEFTI_BY_PARTS,
+            .of_part = rows == WEFTI_OWN && wefti_builder_shares_rows(builder),
             .operands = {[MAP_X] = {x, WEFTI_F_READS | WEFTI_W_READS},
                          [MAP_DX] = {dx, WEFTI_I_WRITES},
                          [MAP_Y] = {y, WEFTI_F_WRITES},
@@ -176,22 +177,20 @@ static weft_status residual_inputs(const wefti_node_args *args)
 void wefti_append_residual(wefti_builder *builder, const char *label,
                            wefti_node_rows rows, size_t x, size_t dx)
 {
-    wefti_program *program = builder->program;
-    const size_t hidden = builder->plan->shape.hidden;
     size_t before = builder->residual;
-    if (wefti_builder_shares(builder)) {
+    if (rows != WEFTI_OWN && wefti_builder_shares(builder)) {
         wefti_append_shared_residual(builder, label, x, dx);
         return;
     }
-    size_t kept = wefti_program_add_value(program, "d.residual", hidden, true);
-    builder->residual =
-        wefti_program_add_value(program, "residual", hidden, true);
+    size_t kept = wefti_builder_add_residual(builder, "d.residual");
+    builder->residual = wefti_builder_add_residual(builder, "residual");
     wefti_program_add_node(
-        program,
+        builder->program,
         &(wefti_node){
             .label = label,
             .calls = {residual_forward, residual_inputs, map_weights},
             .by_rows = rows == WEFTI_BY_ROWS,
+            .of_part = wefti_builder_shares_rows(builder),
             .operands = {[MAP_X] = {x, WEFTI_F_READS | WEFTI_W_READS},
                          [MAP_DX] = {dx, WEFTI_I_WRITES},
                          [MAP_Y] = {builder->residual, WEFTI_F_WRITES},

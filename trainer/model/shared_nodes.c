@@ -32,13 +32,18 @@ bool wefti_builder_shares_rows(const wefti_builder *builder)
     return wefti_builder_shares(builder) && builder->plan->tensor.sequence;
 }
 
-size_t wefti_builder_add_residual(wefti_builder *builder, const char *name)
+size_t wefti_builder_add_own(wefti_builder *builder, const char *name,
+                             size_t width)
 {
-    size_t value = wefti_program_add_value(builder->program, name,
-                                           builder->plan->shape.hidden, true);
+    size_t value = wefti_program_add_value(builder->program, name, width, true);
     return wefti_builder_shares_rows(builder)
                ? wefti_program_cut_value(builder->program, value)
                : value;
+}
+
+size_t wefti_builder_add_residual(wefti_builder *builder, const char *name)
+{
+    return wefti_builder_add_own(builder, name, builder->plan->shape.hidden);
 }
 
 /* ---- before the first matrix ----------------------------------------------

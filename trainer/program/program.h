@@ -143,7 +143,8 @@ typedef struct wefti_node {
      * by chunk: a chunk can be used before the next has arrived.
      */
     bool by_rows;
-    bool of_part; /* its rows are those of this rank's part */
+    bool of_part;   /* its rows are those of this rank's part */
+    bool of_others; /* it has other ranks' rows, and runs without own ones */
     /*
      * By rows, the rows of a part at a time: where the step posts, this rank's
      * own part last, else first, as other ranks' are on their way longer.

@@ -77,7 +77,9 @@ static weft_status run_chunk(const wefti_program_pass *pass,
         const wefti_node *node =
             wefti_program_step_node(pass->program, step, mark->done);
         /* Ranks exchange parts without rows, too. */
-        if (node->calls[step->call] && (run->rows > 0 || node->operation > 0)) {
+        const bool runs =
+            run->rows > 0 || node->operation > 0 || node->of_others;
+        if (node->calls[step->call] && runs) {
             status = call_node(pass, node, step->call, run, waits);
         }
         if (status != WEFT_OK) {
@@ -130,7 +132,10 @@ static weft_status run_step(const wefti_program_pass *pass,
         status = report(pass, step, hooks->use);
     }
     mark->begun = true;
-    while (status == WEFT_OK && mark->first < end) {
+    if (status != WEFT_OK) {
+        return status;
+    }
+    do { /* once without rows: other ranks may have some */
         size_t adds;
         const row_run run = find_run(pass, step, all, mark, &adds);
         status = run_chunk(pass, step, &run, waits, mark);
@@ -138,7 +143,7 @@ static weft_status run_step(const wefti_program_pass *pass,
             mark->first += adds;
             mark->done = 0;
         }
-    }
+    } while (status == WEFT_OK && mark->first < end);
     if (status == WEFT_OK && hooks && step->call == WEFTI_CALL_WEIGHTS) {
         status = report(pass, step, hooks->finish);
     }

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/plain_number.h"
+#include "base/small_float.h"
 
 #include <ctype.h>
 #include <math.h>
@@ -193,6 +194,25 @@ typedef struct drawing_room {
     wefti_generate_choice *choices;
 } drawing_room;
 
+/* Those of a row, to the host. */
+static weft_status take_logits(const wefti_replica *replica, const void *logits,
+                               size_t row, size_t count, real *to)
+{
+    const wefti_model_shape *shape = &replica->config.shape;
+    const size_t bytes = weft_dtype_bytes(wefti_model_dtype(shape));
+    const char *from = (const char *)logits + row * shape->vocab * bytes;
+    weft_status status =
+        weft_device_copy(replica->config.device, to, from, count * bytes, NULL);
+    /* The last first: codes are before what they become. */
+    const uint16_t *codes = (const void *)to;
+    for (size_t i = count; shape->narrow && i > 0; i--) {
+        uint16_t code;
+        memcpy(&code, codes + i - 1, sizeof(code));
+        to[i - 1] = (real)wefti_bf16_widen(code);
+    }
+    return status;
+}
+
 /* The next token, on all ranks that take part. */
 static weft_status next_token(wefti_replica *replica,
                               const wefti_micro_batch *batch,
@@ -200,16 +220,14 @@ static weft_status next_token(wefti_replica *replica,
                               const drawing_room *room, wefti_random *random,
                               int32_t *token_out)
 {
-    const real *logits;
+    const void *logits;
     weft_status status = wefti_pipe_evaluate(replica, batch, NULL, &logits);
     if (status != WEFT_OK) {
         return status;
     }
     if (logits) {
-        status = weft_device_copy(replica->config.device, room->last,
-                                  logits + (batch->length - 1) *
-                                               replica->config.shape.vocab,
-                                  config->vocab * sizeof(*room->last), NULL);
+        status = take_logits(replica, logits, batch->length - 1, config->vocab,
+                             room->last);
         if (status != WEFT_OK) {
             return status;
         }

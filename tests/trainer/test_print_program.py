@@ -22,7 +22,7 @@ DEADLINE_S = 60
 NODE = re.compile(r"([FIW]) (\d+) (COMPUTE|POST|AWAIT) ([a-z]+)\.(\d+)\.(\w+)"
                   r"( pp)?( by rows)?:((?: [\w.]+)*) ->((?: [\w.]+)*)$")
 VALUE = re.compile(r"value ([a-z]+)\.(\d+)\.([\w.]+): (\w+) at (\d+), (\d+) "
-                   r"bytes, ([FIW]) (\d+) to ([FIW]) (\d+)$")
+                   r"bytes of f32, ([FIW]) (\d+) to ([FIW]) (\d+)$")
 LAYERS, HIDDEN, TOKENS, FFN = 8, 64, 4 * 64, 176
 ATTENTION = ["norm", "qkv", "attend", "out"]
 FEED_FORWARD = ["norm", "gate_up", "swiglu", "down"]

@@ -55,7 +55,7 @@ enum { QKV, DQKV, OUT, DOUT, LSE, DELTA, DQKV_SUM };
 static weft_status forward(const wefti_node_args *args)
 {
     const wefti_node_heads heads = heads_of(args->node->context);
-    real *const *v = args->values;
+    void *const *v = args->values;
     return wefti_node_attention_forward(args, &heads, v[OUT], v[LSE], v[QKV]);
 }
 
@@ -63,7 +63,7 @@ static weft_status forward(const wefti_node_args *args)
 static weft_status inputs(const wefti_node_args *args)
 {
     const wefti_node_heads heads = heads_of(args->node->context);
-    real *const *v = args->values;
+    void *const *v = args->values;
     weft_status status = wefti_node_attention_backward(
         args, &heads, v[DQKV_SUM], v[DOUT], v[QKV], v[OUT], v[LSE], v[DELTA]);
     return status == WEFT_OK ? wefti_node_copy(args, v[DQKV], v[DQKV_SUM],
@@ -84,9 +84,8 @@ static void append(wefti_builder *builder)
     size_t dqkv = wefti_program_add_value(program, "d.qkv", width, true);
     size_t out = wefti_program_add_value(program, "attended", queries, true);
     size_t dout = wefti_program_add_value(program, "d.attended", queries, true);
-    size_t lse = wefti_program_add_value(program, "lse", shape->heads, true);
-    size_t delta =
-        wefti_program_add_value(program, "delta", shape->heads, true);
+    size_t lse = wefti_program_add_wide(program, "lse", shape->heads, true);
+    size_t delta = wefti_program_add_wide(program, "delta", shape->heads, true);
     size_t sum = wefti_program_add_value(program, "d.qkv.sum", width, true);
     size_t normed = wefti_append_norm(builder, WEFTI_BY_ROWS, d_normed, false);
     wefti_append_linear(builder, "qkv", WEFTI_BY_ROWS, normed, d_normed, qkv,

@@ -70,6 +70,7 @@ void wefti_stage_append(wefti_program *program, const wefti_parameters *plan,
     const bool first = first_layer == 0;
     const bool last = layers_end == plan->shape.layers;
     wefti_builder builder = {.program = program, .plan = plan};
+    program->narrow = plan->shape.narrow;
     if (first) {
         append(&builder, &wefti_embedding_block, 0);
     }

@@ -74,21 +74,41 @@ static void copy(const wefti_replica *replica, real *to, const real *from,
         "a copy");
 }
 
-/* Elements of a tensor's part that lies in this rank's share of its bucket. */
-static void keep_own(real *to, const real *flat, const wefti_replica *replica,
+/* Elements of a tensor's part that lies in this rank's share of its bucket;
+ * from: its first that is here. */
+static void keep_own(real *to, const real *from, const wefti_replica *replica,
                      const wefti_tensor *tensor)
 {
     wefti_tensor_share own;
     if (wefti_tensor_cut(&replica->plan, tensor, replica->groups[0].rank,
                          &own)) {
-        copy(replica, to + own.offset_elems, flat + own.start_elems, own.elems);
+        memcpy(to + own.offset_elems,
+               from + (own.start_elems - tensor->start_elems),
+               own.elems * sizeof(real));
     }
 }
 
 /* All that rank 0 has without a pipeline, each rank's own with one. */
-static void keep_tensors(job_result *result, const wefti_replica *replica)
+static void keep_tensor(job_result *result, const wefti_replica *replica,
+                        const wefti_tensor *tensor, size_t at)
 {
     bool whole = replica->pipe.info.ranks == 1;
+    size_t elems = wefti_tensor_elems(&tensor->info);
+    real *room = make_room(elems);
+    copy(replica, room, wefti_replica_gradient(replica, tensor), elems);
+    keep_own(result->gradients + at, room, replica, tensor);
+    scratch_require(wefti_replica_get(replica, tensor, room) == WEFT_OK,
+                    "parameters");
+    if (whole && replica->rank == 0) {
+        memcpy(result->parameters + at, room, elems * sizeof(*room));
+    } else if (!whole) {
+        keep_own(result->parameters + at, room, replica, tensor);
+    }
+    free(room);
+}
+
+static void keep_tensors(job_result *result, const wefti_replica *replica)
+{
     size_t at = 0;
     for (size_t i = 0; i < replica->plan.tensor_count; i++) {
         const wefti_tensor *tensor = &replica->plan.tensors[i];
@@ -97,22 +117,15 @@ static void keep_tensors(job_result *result, const wefti_replica *replica)
             result->head_elems = elems;
             result->head_copy =
                 result->head_copy ? result->head_copy : make_room(elems);
-            copy(replica, result->head_copy,
-                 wefti_replica_values(replica, tensor), elems);
+            scratch_require(wefti_replica_get(replica, tensor,
+                                              result->head_copy) == WEFT_OK,
+                            "the head");
         }
         if (tensor->copy || !tensor->here) {
             at += tensor->copy ? 0 : elems;
             continue;
         }
-        keep_own(result->gradients + at, replica->groups[0].gradient.leaf,
-                 replica, tensor);
-        if (whole && replica->rank == 0) {
-            copy(replica, result->parameters + at,
-                 wefti_replica_values(replica, tensor), elems);
-        } else if (!whole) {
-            keep_own(result->parameters + at, replica->groups[0].values,
-                     replica, tensor);
-        }
+        keep_tensor(result, replica, tensor, at);
         at += elems;
     }
 }

@@ -73,10 +73,13 @@ void wefti_state_add_shares(const wefti_replica *replica, bool copies,
             continue;
         }
         wefti_checkpoint_piece piece = make_piece(tensor, &own);
-        real *live[WEFTI_STATE_PARTS] = {group->values + own.start_elems,
-                                         group->optimizer.first + own.own_elems,
-                                         group->optimizer.second +
-                                             own.own_elems};
+        const wefti_optimizer *optimizer = &group->optimizer;
+        void *live[WEFTI_STATE_PARTS] = {
+            optimizer->masters
+                ? optimizer->masters + own.own_elems
+                : wefti_parameter_group_at(group, own.start_elems),
+            optimizer->first + own.own_elems,
+            optimizer->second + own.own_elems};
         size_t name = tensor->copy ? wefti_tensor_embedding() : i;
         for (size_t part = 0; part < WEFTI_STATE_PARTS; part++) {
             snprintf(piece.name, sizeof(piece.name), "%s%s",

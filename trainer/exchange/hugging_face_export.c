@@ -215,10 +215,7 @@ static weft_status gather(const wefti_replica *replica, const int32_t *owners,
             continue;
         }
         weft_status status =
-            here ? wefti_replica_copy(replica, room,
-                                      wefti_replica_values(replica, tensor),
-                                      elems * sizeof(*room))
-                 : WEFT_OK;
+            here ? wefti_replica_get(replica, tensor, room) : WEFT_OK;
         if (status == WEFT_OK && owners[i] != 0 &&
             (here || replica->rank == 0)) {
             status = pass_on(replica, room, elems, owners[i]);

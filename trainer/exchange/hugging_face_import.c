@@ -187,10 +187,8 @@ static weft_status keep(const wefti_replica *replica, size_t tensor,
         bool is_it =
             i == tensor || (to->copy && tensor == wefti_tensor_embedding());
         if (is_it && to->here) {
-            status =
-                wefti_replica_copy(replica, wefti_replica_values(replica, to),
-                                   room + to->first_row * to->info.columns,
-                                   wefti_tensor_here_elems(to) * sizeof(*room));
+            status = wefti_replica_set(replica, to,
+                                       room + to->first_row * to->info.columns);
         }
     }
     return status;

@@ -22,7 +22,8 @@ wefti_model_shape wefti_run_shape(const wefti_config *config)
         .vocab = (size_t)config->model.vocab,
         .seq = (size_t)config->model.seq_length,
         .rope_theta = config->model.rope_theta,
-        .tied = config->model.tie_embeddings};
+        .tied = config->model.tie_embeddings,
+        .narrow = strcmp(config->model.dtype, "bf16") == 0};
 }
 
 static wefti_decay decay_of(const char *style)

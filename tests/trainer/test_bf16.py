@@ -96,6 +96,13 @@ class Bf16(unittest.TestCase):
             self.assertEqual(one, self.train(
                 *layout, "--set", "train.device=shadow"))
 
+    def test_what_runs_again_has_the_same_bits(self):
+        one = self.train(1)
+        for what in ("norms", "selective", "full"):
+            again = ("--set", "memory.recompute=%s" % what)
+            self.assertEqual(one, self.train(1, *again))
+            self.assertEqual(one, self.train(2, *PIPELINE, *again))
+
     if LAUNCHER:
         def test_cuda_is_as_near(self):
             few = ("--set", "train.steps=2", "--set", "model.layers=2")

@@ -193,17 +193,21 @@ size_t wefti_ema_plan_bytes(const wefti_replica *replica)
 /* ---- the training's side --------------------------------------------------
  */
 
-/* Where this rank's share of a bucket is, in the parameters and by itself. */
+/* Where this rank's share of a bucket is, in the parameters or their masters,
+ * and by itself. */
 static real *find_share(const wefti_ema *ema, size_t number, size_t bucket,
                         real **copy_out, size_t *bytes_out)
 {
     const wefti_parameter_group *group = &ema->replica->groups[number];
     const weft_bucket_extent *extent = &group->plan->buckets[bucket];
-    *copy_out =
-        ema->shares[number].copy + extent->start_elems / group->plan->nranks;
+    const size_t own_elems = extent->start_elems / group->plan->nranks;
+    *copy_out = ema->shares[number].copy + own_elems;
     *bytes_out = extent->share_elems * sizeof(real);
-    return group->values + extent->start_elems +
-           group->rank * extent->share_elems;
+    return group->optimizer.masters
+               ? group->optimizer.masters + own_elems
+               : (real *)wefti_parameter_group_at(
+                     group,
+                     extent->start_elems + group->rank * extent->share_elems);
 }
 
 weft_status wefti_ema_settle(wefti_ema *ema)

@@ -57,7 +57,7 @@ static weft_status balance_share(wefti_replica *replica,
     if (!wefti_tensor_cut(&replica->plan, tensor, group->rank, &share)) {
         return WEFT_OK;
     }
-    real *there = group->values + share.start_elems;
+    void *there = wefti_parameter_group_at(group, share.start_elems);
     const size_t bytes = share.elems * sizeof(real);
     weft_status status = wefti_replica_copy(replica, room, there, bytes);
     if (status == WEFT_OK) {

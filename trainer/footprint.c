@@ -32,7 +32,10 @@ static void add_pipe(const wefti_replica *replica, wefti_footprint *sum)
         wefti_context_link_bytes(&replica->plan.own, sequences);
     if (pipe->info.stages > 1) {
         sum->buffers_bytes +=
-            2 * wefti_pipe_rows(replica, tokens) * shape->hidden * sizeof(real);
+            2 *
+            wefti_model_elems(shape, wefti_pipe_rows(replica, tokens) *
+                                         shape->hidden) *
+            sizeof(real);
     }
     sum->buffers_bytes += wefti_pipe_batch_bytes(&pipe->batch);
     if (pipe->tied) {
@@ -50,7 +53,11 @@ static size_t count_levels(const wefti_replica *replica)
 static wefti_footprint plan_of(const wefti_replica *replica)
 {
     const wefti_parameters *plan = &replica->plan;
-    wefti_footprint sum = {.parameters_bytes = plan->flat_elems * sizeof(real),
+    const wefti_model_shape *shape = &plan->shape;
+    wefti_footprint sum = {.parameters_bytes =
+                               (wefti_model_elems(shape, plan->flat_elems) +
+                                (shape->narrow ? plan->own_elems : 0)) *
+                               sizeof(real),
                            .gradients_bytes = (1 + count_levels(replica)) *
                                               plan->flat_elems * sizeof(real),
                            .moments_bytes = 2 * plan->own_elems * sizeof(real)};
@@ -87,15 +94,16 @@ static double bound_activations(const wefti_replica *replica)
     return (double)replica->config.micro_batch *
            (double)wefti_replica_length(replica) *
            ((double)shape->hidden + 2 * (double)plan->own.ffn) * layers *
-           sizeof(real);
+           (double)weft_dtype_bytes(wefti_model_dtype(shape));
 }
 
 static weft_status make_estimate(wefti_replica *replica, estimate *sum)
 {
     const double counts_exactly = 1e16; /* bytes; far from SIZE_MAX */
+    const wefti_model_shape *shape = &replica->plan.shape;
     double flat = (double)replica->plan.flat_elems * sizeof(real);
     double own = (double)replica->plan.own_elems * sizeof(real);
-    *sum = (estimate){.parameters = flat,
+    *sum = (estimate){.parameters = shape->narrow ? flat / 2 + own : flat,
                       .gradients = (double)(1 + count_levels(replica)) * flat,
                       .moments = 2 * own,
                       .activations = bound_activations(replica),

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/plain_number.h"
+#include "base/small_float.h"
 
 #include <ctype.h>
 #include <math.h>
@@ -223,19 +224,35 @@ typedef struct drawing_room {
     wefti_generate_choice *choices;
 } drawing_room;
 
+/* Codes of bf16 that lie where they become values: the last first. */
+static void widen(real *values, size_t count)
+{
+    const uint16_t *codes = (const void *)values;
+    for (size_t i = count; i > 0; i--) {
+        uint16_t code;
+        memcpy(&code, codes + i - 1, sizeof(code));
+        values[i - 1] = (real)wefti_bf16_widen(code);
+    }
+}
+
 /* Of the vocabulary what this rank has of the last token's logits; of ranks
  * that share a sequence one has that token. */
 static weft_status share_part(const wefti_replica *replica,
-                              const text_window *own, const real *logits,
+                              const text_window *own, const void *logits,
                               real *part)
 {
+    const wefti_model_shape *shape = &replica->config.shape;
     const size_t vocab = replica->plan.own.vocab;
+    const size_t bytes = vocab * weft_dtype_bytes(wefti_model_dtype(shape));
     weft_comm *sharers = replica->mesh.comms[WEFTI_MESH_CONTEXT];
     weft_status status = WEFT_OK;
-    if (own->part == replica->config.shape.context.part) {
+    if (own->part == shape->context.part) {
         status = weft_device_copy(replica->config.device, part,
-                                  logits + own->row * vocab,
-                                  vocab * sizeof(*part), NULL);
+                                  (const char *)logits + own->row * bytes,
+                                  bytes, NULL);
+    }
+    if (status == WEFT_OK && shape->narrow) {
+        widen(part, vocab);
     }
     return status == WEFT_OK && sharers
                ? weft_broadcast(part, part, vocab, WEFTI_REAL_DTYPE,
@@ -245,7 +262,7 @@ static weft_status share_part(const wefti_replica *replica,
 
 /* The last token's logits, on all ranks that have the last stage. */
 static weft_status read_logits(const wefti_replica *replica,
-                               const text_window *own, const real *logits,
+                               const text_window *own, const void *logits,
                                real *last)
 {
     const wefti_tensor_parallel *tensor = &replica->plan.tensor;
@@ -264,7 +281,7 @@ static weft_status next_token(wefti_replica *replica, const text_window *own,
                               const drawing_room *room, wefti_random *random,
                               int32_t *token_out)
 {
-    const real *logits;
+    const void *logits;
     weft_status status =
         wefti_pipe_evaluate(replica, &own->batch, NULL, &logits);
     if (status != WEFT_OK) {

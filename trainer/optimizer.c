@@ -24,6 +24,10 @@ weft_status wefti_optimizer_init(wefti_optimizer *optimizer,
         status = wefti_storage_alloc_on(given->device, given->compute, elems,
                                         &optimizer->second);
     }
+    if (status == WEFT_OK && given->plan->shape.narrow) {
+        status = wefti_storage_alloc_on(given->device, given->compute, elems,
+                                        &optimizer->masters);
+    }
     if (status != WEFT_OK) {
         wefti_optimizer_fini(optimizer);
     }
@@ -34,6 +38,7 @@ void wefti_optimizer_fini(wefti_optimizer *optimizer)
 {
     wefti_storage_free_on(optimizer->device, optimizer->first);
     wefti_storage_free_on(optimizer->device, optimizer->second);
+    wefti_storage_free_on(optimizer->device, optimizer->masters);
     *optimizer = (wefti_optimizer){0};
 }
 
@@ -128,7 +133,7 @@ static bool decays(const wefti_tensor *tensor)
 
 weft_status wefti_optimizer_update(wefti_optimizer *optimizer, size_t bucket,
                                    uint64_t step, const double *factor,
-                                   const real *gradient, real *values)
+                                   const real *gradient, void *values)
 {
     const wefti_parameters *plan = optimizer->plan;
     const wefti_optimizer_config *config = &optimizer->config;
@@ -140,6 +145,7 @@ weft_status wefti_optimizer_update(wefti_optimizer *optimizer, size_t bucket,
                                 .step = (int64_t)step};
     const wefti_math_tensor scale =
         wefti_math_flat((double *)factor, WEFT_DTYPE_F64, 1);
+    const bool narrow = plan->shape.narrow;
     weft_status status = WEFT_OK;
     for (size_t i = 0; i < plan->tensor_count && status == WEFT_OK; i++) {
         const wefti_tensor *tensor = &plan->tensors[i];
@@ -149,14 +155,20 @@ weft_status wefti_optimizer_update(wefti_optimizer *optimizer, size_t bucket,
         }
         adamw.weight_decay = decays(tensor) ? config->weight_decay : 0.0;
         const size_t elems = own.padded_elems;
-        const wefti_math_tensor master = flat(values + own.start_elems, elems);
+        const wefti_math_tensor param = wefti_math_flat(
+            (uint16_t *)values + own.start_elems, WEFT_DTYPE_BF16, elems);
+        const wefti_math_tensor master =
+            flat(narrow ? optimizer->masters + own.own_elems
+                        : (real *)values + own.start_elems,
+                 elems);
         const wefti_math_tensor first =
             flat(optimizer->first + own.own_elems, elems);
         const wefti_math_tensor second =
             flat(optimizer->second + own.own_elems, elems);
         const wefti_math_tensor grad = flat(gradient + own.start_elems, elems);
-        status = wefti_stream_adamw(optimizer->compute, NULL, &master, &first,
-                                    &second, &grad, &scale, &adamw);
+        status =
+            wefti_stream_adamw(optimizer->compute, narrow ? &param : NULL,
+                               &master, &first, &second, &grad, &scale, &adamw);
     }
     return status;
 }

@@ -48,12 +48,14 @@ typedef struct wefti_optimizer {
     const wefti_parameters *plan; /* borrowed */
     size_t group;                 /* of the plan */
     size_t rank;
-    real *first;  /* [own_elems], bucket by bucket */
-    real *second; /* [own_elems] */
+    real *first;   /* [own_elems], bucket by bucket */
+    real *second;  /* [own_elems] */
+    real *masters; /* [own_elems] where the model's values are bf16; or NULL */
 } wefti_optimizer;
 
 /*
- * wefti_optimizer_init - moments, all zero; the rest is that of given.
+ * wefti_optimizer_init - moments and masters, all zero; the rest is that of
+ * given.
  *
  * Returns     as wefti_storage_alloc_on.
  */
@@ -80,11 +82,12 @@ wefti_optimizer_square(const wefti_optimizer *optimizer, size_t bucket,
  * wefti_optimizer_update - one step on this rank's share of a bucket. Queued.
  *
  * factor     of the gradients, of the device: as wefti_stream_clip leaves it
+ * values     flat; where they are bf16, the rounding of masters
  */
 WEFT_NODISCARD weft_status wefti_optimizer_update(wefti_optimizer *optimizer,
                                                   size_t bucket, uint64_t step,
                                                   const double *factor,
                                                   const real *gradient,
-                                                  real *values);
+                                                  void *values);
 
 #endif

@@ -11,21 +11,25 @@
  * What the replicas exchange: of the host in memory that they read from each
  * other where they can, as no message is copied on its way then.
  */
-static weft_status make_exchanged(wefti_parameter_group *group, real **leaf_out)
+static weft_status make_exchanged(wefti_parameter_group *group,
+                                  const wefti_model_shape *shape,
+                                  real **leaf_out)
 {
     const size_t elems = group->plan->flat_elems;
     const size_t line = WEFTI_STORAGE_ALIGN_BYTES / sizeof(real);
-    const size_t stride = (elems + line) / line * line;
+    const size_t values = wefti_model_elems(shape, elems);
+    const size_t stride = (values + line) / line * line;
     weft_status status;
     if (!group->compute && wefti_comm_reads_mapped(group->comm)) {
-        status = weft_mem_create(group->comm, 2 * stride * sizeof(real),
-                                 &group->shared);
+        status = weft_mem_create(
+            group->comm, (stride + (elems + line) / line * line) * sizeof(real),
+            &group->shared);
         real *base = weft_mem_get_base(group->shared);
         group->values = base;
         *leaf_out = base ? base + stride : NULL;
         return status;
     }
-    status = wefti_storage_alloc_on(group->device, group->compute, elems,
+    status = wefti_storage_alloc_on(group->device, group->compute, values,
                                     &group->own_values);
     if (status == WEFT_OK) {
         status = wefti_storage_alloc_on(group->device, group->compute, elems,
@@ -47,7 +51,7 @@ static weft_status make_set(const wefti_parameter_group *group,
         .collective =
             reduces ? WEFT_COLLECTIVE_REDUCESCATTER : WEFT_COLLECTIVE_ALLGATHER,
         .buffer = reduces ? group->gradient.leaf : group->values,
-        .dtype = WEFTI_REAL_DTYPE,
+        .dtype = reduces ? WEFTI_REAL_DTYPE : group->dtype,
         .extents = group->plan->buckets + run.first,
         .count = run.end - run.first,
         .backwards = reduces,
@@ -75,8 +79,9 @@ wefti_parameter_group_init(wefti_parameter_group *group,
         .comm = config->comm,
         .device = config->device,
         .compute = config->compute,
+        .dtype = wefti_model_dtype(&config->plan->shape),
         .rank = (size_t)weft_comm_get_rank(config->comm)};
-    weft_status status = make_exchanged(group, &leaf);
+    weft_status status = make_exchanged(group, &config->plan->shape, &leaf);
     if (status == WEFT_OK) {
         const wefti_gradient gradient = {.device = group->device,
                                          .compute = group->compute,

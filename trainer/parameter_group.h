@@ -3,7 +3,8 @@
  * trainer/parameter_group.h - one group of the parameters that a rank has, with
  * the ranks that have the same ones as replicas of each other.
  *
- *   values     flat, all of it; after a step each share comes from its owner
+ *   values     flat, all of it, of the model's type; after a step each share
+ *              comes from its owner
  *   leaf       flat gradients; after reduction this rank's shares are the sums
  *   moments    of this rank's shares alone
  *
@@ -24,7 +25,8 @@ typedef struct wefti_parameter_group {
     weft_device *device;
     weft_stream *compute; /* as in wefti_replica */
     size_t rank;          /* in comm, whose shares it has */
-    real *values;
+    weft_dtype dtype;     /* of values */
+    void *values;
     wefti_gradient gradient;
     wefti_optimizer optimizer;
     weft_bucket_set *gather; /* over values */
@@ -62,6 +64,13 @@ void wefti_parameter_group_fini(wefti_parameter_group *group);
 WEFT_NODISCARD weft_status
 wefti_parameter_group_reduce(const wefti_parameter_group *group,
                              wefti_bucket_run run, weft_bucket_set **set_out);
+
+/* Where value elems of the flat array is. */
+static inline void *wefti_parameter_group_at(const wefti_parameter_group *group,
+                                             size_t elems)
+{
+    return (char *)group->values + elems * weft_dtype_bytes(group->dtype);
+}
 
 /* Parameters of a new step are about to come. */
 WEFT_NODISCARD weft_status wefti_parameter_group_begin(

@@ -22,12 +22,6 @@ static size_t count_loads(const wefti_replica *replica)
     return shape->layers * shape->experts;
 }
 
-real *wefti_replica_values(const wefti_replica *replica,
-                           const wefti_tensor *tensor)
-{
-    return replica->groups[tensor->info.group].values + tensor->start_elems;
-}
-
 real *wefti_replica_gradient(const wefti_replica *replica,
                              const wefti_tensor *tensor)
 {
@@ -286,15 +280,33 @@ static weft_status make_all(wefti_replica *replica)
                : status;
 }
 
-/* The host draws them; where it does not reach the device, elsewhere. */
+static weft_status keep_start_values(const wefti_replica *replica,
+                                     real *const *values)
+{
+    const wefti_parameters *plan = &replica->plan;
+    weft_status status = WEFT_OK;
+    for (size_t i = 0; i < plan->tensor_count && status == WEFT_OK; i++) {
+        const wefti_tensor *tensor = &plan->tensors[i];
+        if (tensor->here) {
+            status = wefti_replica_set(replica, tensor,
+                                       values[tensor->info.group] +
+                                           tensor->start_elems);
+        }
+    }
+    return status;
+}
+
+/* The host draws them; where they lie elsewhere or are bf16, in arrays of its
+ * own. */
 static weft_status set_start_values(wefti_replica *replica)
 {
     const size_t groups = replica->plan.group_count;
+    const bool apart = replica->compute || replica->plan.shape.narrow;
     real *values[WEFTI_TENSOR_GROUPS_MOST] = {NULL};
     weft_status status = WEFT_OK;
     for (size_t g = 0; g < groups && status == WEFT_OK; g++) {
         values[g] = replica->groups[g].values;
-        if (replica->compute) {
+        if (apart) {
             status = wefti_storage_alloc(replica->plan.groups[g].flat_elems,
                                          &values[g]);
         }
@@ -303,12 +315,10 @@ static weft_status set_start_values(wefti_replica *replica)
         wefti_parameters_init(&replica->plan, replica->config.seed,
                               &replica->config.start, values);
     }
-    for (size_t g = 0; replica->compute && g < groups; g++) {
-        if (status == WEFT_OK) {
-            status = wefti_replica_copy(
-                replica, replica->groups[g].values, values[g],
-                replica->plan.groups[g].flat_elems * sizeof(real));
-        }
+    if (status == WEFT_OK && apart) {
+        status = keep_start_values(replica, values);
+    }
+    for (size_t g = 0; apart && g < groups; g++) {
         wefti_storage_free(values[g]);
     }
     return status;

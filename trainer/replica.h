@@ -131,10 +131,25 @@ void wefti_replica_abort(wefti_replica *replica);
 void wefti_replica_fini(wefti_replica *replica);
 
 /* The first element of a tensor that is here, and of its gradient. */
-real *wefti_replica_values(const wefti_replica *replica,
+void *wefti_replica_values(const wefti_replica *replica,
                            const wefti_tensor *tensor);
 real *wefti_replica_gradient(const wefti_replica *replica,
                              const wefti_tensor *tensor);
+
+/*
+ * What is here of a tensor, on the host as real. set is of all ranks that have
+ * it, with the same values; round makes this rank's shares what their masters,
+ * set from outside, are rounded to.
+ *
+ * Returns     OK | ERR_NO_MEMORY | as weft_device_copy.
+ */
+WEFT_NODISCARD weft_status wefti_replica_get(const wefti_replica *replica,
+                                             const wefti_tensor *tensor,
+                                             real *to);
+WEFT_NODISCARD weft_status wefti_replica_set(const wefti_replica *replica,
+                                             const wefti_tensor *tensor,
+                                             const real *from);
+WEFT_NODISCARD weft_status wefti_replica_round(const wefti_replica *replica);
 
 /*
  * wefti_replica_settle - wait until all parameters of the last step are here.

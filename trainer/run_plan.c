@@ -39,6 +39,7 @@ wefti_model_shape wefti_run_shape(const wefti_config *config)
         .seq = (size_t)config->model.seq_length,
         .rope_theta = config->model.rope_theta,
         .tied = config->model.tie_embeddings,
+        .narrow = strcmp(config->model.dtype, "bf16") == 0,
         .context = context_of(config),
         .experts = (size_t)config->model.experts,
         .experts_per_token = (size_t)config->model.experts_per_token,

@@ -42,23 +42,25 @@ void wefti_seats_job(const wefti_config *config, size_t parameter_count,
     /* Of one rank in a step, and their activations between two layers. */
     const double tokens = (double)config->train.global_batch_size / replicas *
                           (double)config->model.seq_length / cp;
-    const double activations = tokens * hidden * sizeof(real);
+    const double elem_bytes =
+        strcmp(config->model.dtype, "bf16") == 0 ? 2 : sizeof(real);
+    const double activations = tokens * hidden * elem_bytes;
     *job_out =
         (wefti_place_job){.sizes = {tp, cp, beyond, mesh.dp / beyond, pp}};
     /* Two sums a layer forwards, two backwards. */
     job_out->bytes[WEFTI_AXIS_TP] = 4 * layers * twice_round(tp) * activations;
     /* Keys and values go round forwards and backwards, gradients once. */
     job_out->bytes[WEFTI_AXIS_CP] =
-        3 * layers * (cp - 1) * tokens * kv * sizeof(real);
+        3 * layers * (cp - 1) * tokens * kv * elem_bytes;
     /* To the experts and back, forwards and backwards, of each rank's rows. */
     job_out->bytes[WEFTI_AXIS_EP] =
         beyond > 1 ? 4 * layers * (double)config->model.experts_per_token *
                          activations / tp * (ep - 1) / ep
                    : 0;
     /* Gradients are reduced, parameters gathered. */
-    job_out->bytes[WEFTI_AXIS_DP] = twice_round(replicas) *
-                                    (double)parameter_count /
-                                    ((double)tp * pp) * sizeof(real);
+    job_out->bytes[WEFTI_AXIS_DP] =
+        twice_round(replicas) * (double)parameter_count / ((double)tp * pp) *
+        (sizeof(real) + elem_bytes) / 2;
     /* Forwards once, backwards once. */
     job_out->bytes[WEFTI_AXIS_PP] = pp > 1 ? 2 * activations : 0;
 }

@@ -89,13 +89,15 @@ static void keep_here(real *to, const wefti_replica *replica,
 {
     const size_t elems = wefti_tensor_here_elems(tensor);
     real *here = make_room(elems);
-    copy(replica, here, wefti_replica_values(replica, tensor), elems);
+    scratch_require(wefti_replica_get(replica, tensor, here) == WEFT_OK,
+                    weft_error_text());
     wefti_tensor_put(tensor, here, to);
     free(here);
 }
 
-/* Elements of a tensor's part that lies in this rank's share of its bucket. */
-static void keep_own(real *to, const real *flat, const wefti_replica *replica,
+/* Elements of a tensor's part that lies in this rank's share of its bucket;
+ * from: its first that is here. */
+static void keep_own(real *to, const real *from, const wefti_replica *replica,
                      const wefti_tensor *tensor)
 {
     wefti_tensor_share own;
@@ -104,21 +106,41 @@ static void keep_own(real *to, const real *flat, const wefti_replica *replica,
         return;
     }
     for (size_t past = 0; past < own.elems;) {
-        const wefti_tensor_stretch next =
-            wefti_tensor_find(tensor, own.offset_elems + past);
+        const size_t here = own.offset_elems + past;
+        const wefti_tensor_stretch next = wefti_tensor_find(tensor, here);
         size_t left = own.elems - past;
         size_t elems = next.elems < left ? next.elems : left;
-        copy(replica, to + next.whole, flat + own.start_elems + past, elems);
+        memcpy(to + next.whole,
+               from + (own.start_elems - tensor->start_elems) + past,
+               elems * sizeof(real));
         past += elems;
     }
 }
 
-/* All that rank 0 has where that is all, else each rank's own. */
+/* What is here of a tensor's gradients and parameters: of rank 0 where that is
+ * all, else each rank's own. */
+static void keep_tensor(job_result *result, const wefti_replica *replica,
+                        const wefti_tensor *tensor, size_t at)
+{
+    const bool whole = replica->pipe.info.ranks == 1 &&
+                       replica->plan.tensor.parts < 2 &&
+                       replica->plan.expert_parts == 1;
+    const size_t elems = wefti_tensor_here_elems(tensor);
+    real *room = make_room(elems);
+    copy(replica, room, wefti_replica_gradient(replica, tensor), elems);
+    keep_own(result->gradients + at, room, replica, tensor);
+    scratch_require(wefti_replica_get(replica, tensor, room) == WEFT_OK,
+                    weft_error_text());
+    if (whole && replica->rank == 0) {
+        memcpy(result->parameters + at, room, elems * sizeof(*room));
+    } else if (!whole) {
+        keep_own(result->parameters + at, room, replica, tensor);
+    }
+    free(room);
+}
+
 static void keep_tensors(job_result *result, const wefti_replica *replica)
 {
-    bool whole = replica->pipe.info.ranks == 1 &&
-                 replica->plan.tensor.parts < 2 &&
-                 replica->plan.expert_parts == 1;
     size_t at = 0;
     for (size_t i = 0; i < replica->plan.tensor_count; i++) {
         const wefti_tensor *tensor = &replica->plan.tensors[i];
@@ -133,15 +155,7 @@ static void keep_tensors(job_result *result, const wefti_replica *replica)
             at += tensor->copy ? 0 : elems;
             continue;
         }
-        const wefti_parameter_group *group =
-            &replica->groups[tensor->info.group];
-        keep_own(result->gradients + at, group->gradient.leaf, replica, tensor);
-        if (whole && replica->rank == 0) {
-            copy(replica, result->parameters + at,
-                 wefti_replica_values(replica, tensor), elems);
-        } else if (!whole) {
-            keep_own(result->parameters + at, group->values, replica, tensor);
-        }
+        keep_tensor(result, replica, tensor, at);
         at += elems;
     }
 }

@@ -128,7 +128,9 @@ static const struct refusal {
     {HEAD "train: {deterministic: 1}", WEFT_ERR_INVALID, "1 is wrong"},
     {HEAD "train: {deterministic: 'true'}", WEFT_ERR_INVALID, "quoted"},
     {HEAD "model: {dtype: fp16}", WEFT_ERR_INVALID,
-     "fp16 is wrong; allowed is fp32 or bf16 (in this version only fp32)"},
+     "fp16 is wrong; allowed is fp32 or bf16"},
+    {HEAD "memory: {offload: all}", WEFT_ERR_INVALID,
+     "all is wrong; allowed is none or optimizer (in this version only none)"},
     {HEAD "model: {vocab: words}", WEFT_ERR_INVALID,
      "allowed is bytes, or a whole number 2..1048576"},
     /* empty values */
@@ -196,7 +198,6 @@ static const struct refusal {
      "0"},
     {HEAD "parallel: {schedule: .csv}", WEFT_ERR_INVALID, "FILE.csv"},
     {HEAD "moe: {node_limit: 2}", WEFT_ERR_UNSUPPORTED, "allowed is 0"},
-    {HEAD "model: {dtype: bf16}", WEFT_ERR_UNSUPPORTED, "allowed is fp32"},
     {HEAD "memory: {recompute: half}", WEFT_ERR_INVALID, "selective"},
     {HEAD "memory: {ema_decay: 2}", WEFT_ERR_INVALID, "0..1"},
     {HEAD "memory: {offload: optimizer}", WEFT_ERR_UNSUPPORTED, "is none"},
@@ -330,7 +331,7 @@ static void test_config_words_beyond_this_version_are_refused(void **state)
             }
         }
     }
-    assert_true(refused > 4);
+    assert_true(refused > 3);
 }
 
 /* Ranks that share sequences: lengths, heads, and what goes with what. */
@@ -425,6 +426,33 @@ static void test_config_layout_names_nearest_that_work(void **state)
                    "--set train.global_batch_size=5: train.global_batch_size: "
                    "5 is not",
                    "--set");
+    wefti_config_fini(&config);
+}
+
+static void test_config_bf16_has_neither_some_axes_nor_an_average(void **state)
+{
+    (void)state;
+    static const char *const settings[] = {
+        "parallel.tensor_model_parallel_size=2",
+        "parallel.context_parallel_size=2", "model.experts=4",
+        "memory.ema=fp32"};
+    static const char *const allowed[] = {"1", "1", "0", "none"};
+    const char *narrow = HEAD "model: {dtype: bf16}";
+    wefti_config config;
+    for (size_t i = 0; i < WEFTI_COUNT_OF(settings); i++) {
+        char part[160];
+        snprintf(part, sizeof(part),
+                 "is not possible in this version with model.dtype: bf16; "
+                 "allowed is %s",
+                 allowed[i]);
+        assert_int_equal(read_text(&config, narrow, settings[i]), WEFT_OK);
+        expect_refusal(wefti_config_check(&config, 2), WEFT_ERR_UNSUPPORTED,
+                       part, settings[i]);
+        wefti_config_fini(&config);
+    }
+    assert_int_equal(read_text(&config, narrow, "memory.recompute=full"),
+                     WEFT_OK);
+    assert_int_equal(wefti_config_check(&config, 2), WEFT_OK);
     wefti_config_fini(&config);
 }
 
@@ -574,6 +602,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_config_words_beyond_this_version_are_refused),
         cmocka_unit_test(test_config_layout_names_nearest_that_work),
         cmocka_unit_test(test_config_context_divides_tokens_and_heads),
+        cmocka_unit_test(test_config_bf16_has_neither_some_axes_nor_an_average),
         cmocka_unit_test(test_config_warmup_beyond_the_run_is_refused),
         cmocka_unit_test(test_config_digest_changes_with_lasting_keys_only),
         cmocka_unit_test(test_config_file_is_read_and_bounded),

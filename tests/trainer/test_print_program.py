@@ -22,7 +22,7 @@ DEADLINE_S = 60
 NODE = re.compile(r"([FIW]) (\d+) (COMPUTE|POST|AWAIT|EXCHANGE) ([a-z]+)\.(\d+)\.(\w+)"
                   r"( [a-z]{2})?( again)?( by rows)?:((?: [\w.]+)*) ->((?: [\w.]+)*)$")
 VALUE = re.compile(r"value ([a-z]+)\.(\d+)\.([\w.]+)( again)?: (\w+) at (\d+), "
-                   r"(\d+) bytes, ([FIWB]) (\d+) to ([FIWB]) (\d+)$")
+                   r"(\d+) bytes of f32, ([FIWB]) (\d+) to ([FIWB]) (\d+)$")
 LAYERS, HIDDEN, TOKENS, FFN = 8, 64, 4 * 64, 176
 ATTENTION = ["norm", "qkv", "rope", "attend", "out"]
 FEED_FORWARD = ["norm", "gate_up", "swiglu", "down"]

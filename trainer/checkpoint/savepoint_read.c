@@ -274,6 +274,9 @@ static weft_status read_newest(const wefti_savepoint *point,
     wefti_state_list_fini(&list);
     if (status == WEFT_OK) {
         point->owner->origin.run = newest.done.origin.run;
+        status = wefti_replica_round(replica);
+    }
+    if (status == WEFT_OK) {
         status = wefti_replica_gather(replica, WEFT_BUCKET_BLOCKING);
     }
     return status;

@@ -9,19 +9,24 @@
 
 static size_t count_arrays(const wefti_replica *replica)
 {
-    return 3 * replica->plan.group_count;
+    return WEFTI_SNAPSHOT_PARTS * replica->plan.group_count;
 }
 
-/* The replica's own of an array. */
-static real *find_live(const wefti_replica *replica, size_t array,
+/* The replica's own of an array; masters are none, or as long as moments. */
+static void *find_live(const wefti_replica *replica, size_t array,
                        size_t *bytes_out)
 {
-    const wefti_parameter_group *group = &replica->groups[array / 3];
-    real *const live[3] = {group->values, group->optimizer.first,
-                           group->optimizer.second};
-    *bytes_out = sizeof(real) * (array % 3 == 0 ? group->plan->flat_elems
-                                                : group->plan->own_elems);
-    return live[array % 3];
+    const wefti_parameter_group *group =
+        &replica->groups[array / WEFTI_SNAPSHOT_PARTS];
+    const wefti_optimizer *optimizer = &group->optimizer;
+    const size_t part = array % WEFTI_SNAPSHOT_PARTS;
+    void *const live[WEFTI_SNAPSHOT_PARTS] = {
+        group->values, optimizer->first, optimizer->second, optimizer->masters};
+    *bytes_out = part == 0
+                     ? group->plan->flat_elems * weft_dtype_bytes(group->dtype)
+                 : live[part] ? group->plan->own_elems * sizeof(real)
+                              : 0;
+    return live[part];
 }
 
 weft_status wefti_snapshot_init(wefti_snapshot *snapshot,
@@ -31,10 +36,10 @@ weft_status wefti_snapshot_init(wefti_snapshot *snapshot,
                                  .next_sequence = replica->next_sequence};
     for (size_t i = 0; i < count_arrays(replica); i++) {
         size_t bytes;
-        const real *live = find_live(replica, i, &bytes);
-        weft_status status =
-            wefti_storage_alloc(bytes / sizeof(real), &snapshot->arrays[i]);
-        if (status == WEFT_OK) {
+        const void *live = find_live(replica, i, &bytes);
+        weft_status status = wefti_storage_alloc(
+            (bytes + sizeof(real) - 1) / sizeof(real), &snapshot->arrays[i]);
+        if (status == WEFT_OK && bytes > 0) {
             status =
                 wefti_replica_copy(replica, snapshot->arrays[i], live, bytes);
         }
@@ -52,8 +57,10 @@ weft_status wefti_snapshot_restore(const wefti_snapshot *snapshot,
     weft_status status = WEFT_OK;
     for (size_t i = 0; i < count_arrays(replica) && status == WEFT_OK; i++) {
         size_t bytes;
-        real *live = find_live(replica, i, &bytes);
-        status = wefti_replica_copy(replica, live, snapshot->arrays[i], bytes);
+        void *live = find_live(replica, i, &bytes);
+        status = bytes > 0 ? wefti_replica_copy(replica, live,
+                                                snapshot->arrays[i], bytes)
+                           : WEFT_OK;
     }
     replica->step = snapshot->step;
     replica->next_sequence = snapshot->next_sequence;
@@ -62,7 +69,8 @@ weft_status wefti_snapshot_restore(const wefti_snapshot *snapshot,
 
 void wefti_snapshot_fini(wefti_snapshot *snapshot)
 {
-    for (size_t i = 0; i < 3 * WEFTI_TENSOR_GROUPS_MOST; i++) {
+    for (size_t i = 0; i < WEFTI_SNAPSHOT_PARTS * WEFTI_TENSOR_GROUPS_MOST;
+         i++) {
         wefti_storage_free(snapshot->arrays[i]);
     }
     *snapshot = (wefti_snapshot){0};

@@ -7,9 +7,11 @@
 
 #include "trainer/replica.h"
 
+enum { WEFTI_SNAPSHOT_PARTS = 4 }; /* of a group */
+
 typedef struct wefti_snapshot {
     /* Of each group the values and both moments. */
-    real *arrays[3 * WEFTI_TENSOR_GROUPS_MOST];
+    real *arrays[WEFTI_SNAPSHOT_PARTS * WEFTI_TENSOR_GROUPS_MOST];
     uint64_t step;
     uint64_t next_sequence;
 } wefti_snapshot;

@@ -84,10 +84,13 @@ static void add_stretch(const wefti_replica *replica,
     const wefti_parameter_group *group = &replica->groups[tensor->info.group];
     const size_t past = stretch->here - own->offset_elems;
     wefti_checkpoint_piece piece = make_piece(tensor, stretch);
-    real *live[WEFTI_STATE_PARTS] = {
-        group->values + own->start_elems + past,
-        group->optimizer.first + own->own_elems + past,
-        group->optimizer.second + own->own_elems + past};
+    const wefti_optimizer *optimizer = &group->optimizer;
+    const size_t own_elems = own->own_elems + past;
+    void *live[WEFTI_STATE_PARTS] = {
+        optimizer->masters
+            ? optimizer->masters + own_elems
+            : wefti_parameter_group_at(group, own->start_elems + past),
+        optimizer->first + own_elems, optimizer->second + own_elems};
     const wefti_tensor *named =
         tensor->copy ? &plan->tensors[wefti_tensor_embedding()] : tensor;
     for (size_t part = 0; part < WEFTI_STATE_PARTS; part++) {

@@ -81,8 +81,9 @@ const wefti_config_key wefti_config_keys[] = {
      .about = "experts that every token goes to"},
     {REAL(model, rope_theta, 1, 1e12, "10000.0"), .lasting = true,
      .about = "base of the rotary positions"},
-    {WORD(model, dtype, dtypes, "fp32"), .now = "fp32", .lasting = true,
-     .about = "of weights and activations"},
+    {WORD(model, dtype, dtypes, "fp32"), .lasting = true,
+     .about = "of weights and activations; bf16: sums, gradients, master "
+              "weights and moments are fp32"},
     {REAL(model, init_scale, 1e-6, 1e6, "1.0"),
      .about = "first weights: factor on 1 / sqrt(inputs), their standard "
               "deviation"},

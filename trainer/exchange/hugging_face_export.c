@@ -210,16 +210,14 @@ static weft_status collect_parts(const wefti_replica *replica,
                                  const wefti_tensor *tensor, real *room)
 {
     const size_t bytes = wefti_tensor_elems(&tensor->info) * sizeof(*room);
-    const size_t own_bytes = wefti_tensor_here_elems(tensor) * sizeof(*room);
-    const real *values = wefti_replica_values(replica, tensor);
     if (tensor->parts == 1) {
-        return wefti_replica_copy(replica, room, values, bytes);
+        return wefti_replica_get(replica, tensor, room);
     }
-    real *own = malloc(own_bytes + 1);
+    real *own = malloc(wefti_tensor_here_elems(tensor) * sizeof(*own) + 1);
     if (!own) {
         return wefti_error(WEFT_ERR_NO_MEMORY, "--export-hf: no memory");
     }
-    weft_status status = wefti_replica_copy(replica, own, values, own_bytes);
+    weft_status status = wefti_replica_get(replica, tensor, own);
     memset(room, 0, bytes);
     if (status == WEFT_OK) {
         wefti_tensor_put(tensor, own, room);

@@ -180,14 +180,12 @@ static weft_status read_tensor(const source *own, const wefti_tensor_info *info,
 static weft_status keep_part(const wefti_replica *replica,
                              const wefti_tensor *to, const real *room)
 {
-    const size_t bytes = wefti_tensor_here_elems(to) * sizeof(real);
-    real *own = malloc(bytes + 1);
+    real *own = malloc(wefti_tensor_here_elems(to) * sizeof(*own) + 1);
     if (!own) {
         return wefti_error(WEFT_ERR_NO_MEMORY, "--import-hf: no memory");
     }
     wefti_tensor_take(to, room, own);
-    weft_status status = wefti_replica_copy(
-        replica, wefti_replica_values(replica, to), own, bytes);
+    weft_status status = wefti_replica_set(replica, to, own);
     free(own);
     return status;
 }

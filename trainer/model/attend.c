@@ -35,11 +35,11 @@ void wefti_append_core(wefti_builder *builder,
         [WEFTI_ATTEND_DQKV] = {values->dqkv, WEFTI_I_WRITES | WEFTI_IN_PLACE},
         [WEFTI_ATTEND_OUT] = {values->out, WEFTI_F_WRITES | WEFTI_I_READS},
         [WEFTI_ATTEND_DOUT] = {values->dout, WEFTI_I_READS},
-        [WEFTI_ATTEND_LSE] = {wefti_program_add_value(program, "lse", sums,
-                                                      true),
+        [WEFTI_ATTEND_LSE] = {wefti_program_add_wide(program, "lse", sums,
+                                                     true),
                               WEFTI_F_WRITES | WEFTI_I_READS},
-        [WEFTI_ATTEND_DELTA] = {wefti_program_add_value(program, "delta", sums,
-                                                        true),
+        [WEFTI_ATTEND_DELTA] = {wefti_program_add_wide(program, "delta", sums,
+                                                       true),
                                 WEFTI_I_WRITES},
         [WEFTI_ATTEND_DQKV_SUM] = {
             wefti_program_add_value(program, "d.qkv.sum", width, true),
@@ -60,7 +60,7 @@ void wefti_append_core(wefti_builder *builder,
 static weft_status forward(const wefti_node_args *args)
 {
     const wefti_node_heads heads = wefti_attend_heads(args->node->context);
-    real *const *v = args->values;
+    void *const *v = args->values;
     return wefti_node_attention_forward(args, &heads, v[WEFTI_ATTEND_OUT],
                                         v[WEFTI_ATTEND_LSE],
                                         v[WEFTI_ATTEND_QKV]);
@@ -70,7 +70,7 @@ static weft_status forward(const wefti_node_args *args)
 static weft_status inputs(const wefti_node_args *args)
 {
     const wefti_node_heads heads = wefti_attend_heads(args->node->context);
-    real *const *v = args->values;
+    void *const *v = args->values;
     real *sum = v[WEFTI_ATTEND_DQKV_SUM];
     weft_status status = wefti_node_attention_backward(
         args, &heads, sum, v[WEFTI_ATTEND_DOUT], v[WEFTI_ATTEND_QKV],

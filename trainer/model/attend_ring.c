@@ -67,7 +67,7 @@ static weft_status attend_round(const wefti_node_args *args,
                                 const wefti_node_heads *heads)
 {
     const wefti_context_link *link = args->pass->link;
-    real *const *v = args->values;
+    void *const *v = args->values;
     key_round round;
     weft_status status = begin(args, &round, link->keys, link->own);
     bool merge = false;
@@ -103,7 +103,7 @@ static weft_status slope_rounds(const wefti_node_args *args,
                                 const wefti_node_heads *heads)
 {
     const wefti_context_link *link = args->pass->link;
-    real *const *v = args->values;
+    void *const *v = args->values;
     wefti_node_slopes slopes = {.dqkv = v[WEFTI_ATTEND_DQKV_SUM],
                                 .dout = v[WEFTI_ATTEND_DOUT],
                                 .lse = v[WEFTI_ATTEND_LSE],
@@ -138,7 +138,7 @@ static weft_status inputs(const wefti_node_args *args)
 {
     const wefti_node_heads heads = wefti_attend_heads(args->node->context);
     const wefti_context_link *link = args->pass->link;
-    real *const *v = args->values;
+    void *const *v = args->values;
     real *sum = v[WEFTI_ATTEND_DQKV_SUM];
     weft_status status =
         wefti_node_delta(args, &heads, v[WEFTI_ATTEND_DELTA],

@@ -97,7 +97,7 @@ enum { SUM, OF_ROWS, OF_ROUTER, OF_SHARED };
 
 static weft_status sum_inputs(const wefti_node_args *args)
 {
-    real *const *v = args->values;
+    void *const *v = args->values;
     const size_t elems = args->rows * args->widths[SUM];
     weft_status status =
         wefti_node_add(args, v[SUM], v[OF_ROWS], v[OF_ROUTER], elems);
@@ -130,7 +130,7 @@ enum { LOGITS, DLOGITS, AFFINITY, EXPERT, WEIGHT, DWEIGHT };
 static wefti_node_route route_of(const wefti_node_args *args)
 {
     const wefti_model_shape *shape = &wefti_expert_plan(args)->shape;
-    real *const *v = args->values;
+    void *const *v = args->values;
     return (wefti_node_route){
         .experts = shape->experts,
         .slots = shape->experts_per_token,
@@ -239,7 +239,7 @@ enum { GATE_UP, DGATE_UP, GATED, DGATED, GATE_COUNTS };
 
 static weft_status gate_forward(const wefti_node_args *args)
 {
-    real *const *v = args->values;
+    void *const *v = args->values;
     const wefti_node_rows_by_expert rows =
         wefti_expert_rows_of(args, v[GATE_COUNTS]);
     return wefti_node_gate_forward(args, &rows, v[GATED], v[GATE_UP],
@@ -248,7 +248,7 @@ static weft_status gate_forward(const wefti_node_args *args)
 
 static weft_status gate_inputs(const wefti_node_args *args)
 {
-    real *const *v = args->values;
+    void *const *v = args->values;
     const wefti_node_rows_by_expert rows =
         wefti_expert_rows_of(args, v[GATE_COUNTS]);
     return wefti_node_gate_backward(args, &rows, v[DGATE_UP], v[DGATED],
@@ -258,14 +258,14 @@ static weft_status gate_inputs(const wefti_node_args *args)
 
 static weft_status swiglu_forward(const wefti_node_args *args)
 {
-    real *const *v = args->values;
+    void *const *v = args->values;
     return wefti_node_swiglu_forward(args, v[GATED], v[GATE_UP],
                                      args->widths[GATED]);
 }
 
 static weft_status swiglu_inputs(const wefti_node_args *args)
 {
-    real *const *v = args->values;
+    void *const *v = args->values;
     return wefti_node_swiglu_backward(args, v[DGATE_UP], v[DGATED], v[GATE_UP],
                                       args->widths[GATED]);
 }
@@ -303,7 +303,7 @@ enum { BEFORE, ADDED, AFTER };
 
 static weft_status add_forward(const wefti_node_args *args)
 {
-    real *const *v = args->values;
+    void *const *v = args->values;
     return wefti_node_add(args, v[AFTER], v[BEFORE], v[ADDED],
                           args->rows * args->widths[AFTER]);
 }

@@ -42,14 +42,14 @@ static void list(wefti_tensor_list *tensors, const wefti_model_shape *shape,
 
 static weft_status forward(const wefti_node_args *args)
 {
-    real *const *v = args->values;
+    void *const *v = args->values;
     return wefti_node_swiglu_forward(args, v[GATED], v[GATE_UP],
                                      args->widths[GATED]);
 }
 
 static weft_status inputs(const wefti_node_args *args)
 {
-    real *const *v = args->values;
+    void *const *v = args->values;
     return wefti_node_swiglu_backward(args, v[DGATE_UP], v[DGATED], v[GATE_UP],
                                       args->widths[GATED]);
 }

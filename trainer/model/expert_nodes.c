@@ -12,7 +12,7 @@ enum { X, DX, TO, BY, PLACE, COUNTS, ROWS, DROWS };
 
 static wefti_node_places places_of(const wefti_node_args *args)
 {
-    real *const *v = args->values;
+    void *const *v = args->values;
     return (wefti_node_places){.rows = wefti_expert_rows_of(args, v[COUNTS]),
                                .expert = v[TO],
                                .place = v[PLACE],
@@ -39,7 +39,7 @@ static weft_status return_here(const wefti_node_args *args)
 
 static weft_status dispatch(const wefti_node_args *args)
 {
-    real *const *v = args->values;
+    void *const *v = args->values;
     return wefti_experts_dispatch(args->pass->experts,
                                   wefti_expert_turn_of(args), v[X],
                                   (const int32_t *)v[TO], v[BY], args->rows);
@@ -101,7 +101,7 @@ enum { Y, DY, OUT, DOUT, OF, WITH, DWITH };
 
 static wefti_node_places made_places(const wefti_node_args *args)
 {
-    real *const *v = args->values;
+    void *const *v = args->values;
     return (wefti_node_places){.rows = wefti_expert_rows_of(args, NULL),
                                .place = v[OF],
                                .weight = v[WITH],
@@ -120,7 +120,7 @@ static weft_status combine_here(const wefti_node_args *args)
 static weft_status part_here(const wefti_node_args *args)
 {
     const wefti_node_places places = made_places(args);
-    real *const *v = args->values;
+    void *const *v = args->values;
     weft_status status =
         wefti_node_dots(args, &places, v[DWITH], v[Y], v[DOUT]);
     return status == WEFT_OK ? wefti_node_spread(args, &places, v[DY], v[DOUT])
@@ -129,14 +129,14 @@ static weft_status part_here(const wefti_node_args *args)
 
 static weft_status combine(const wefti_node_args *args)
 {
-    real *const *v = args->values;
+    void *const *v = args->values;
     return wefti_experts_combine(args->pass->experts,
                                  wefti_expert_turn_of(args), v[Y], v[OUT]);
 }
 
 static weft_status part(const wefti_node_args *args)
 {
-    real *const *v = args->values;
+    void *const *v = args->values;
     return wefti_experts_combine_gradient(args->pass->experts,
                                           wefti_expert_turn_of(args), v[DOUT],
                                           v[Y], v[DY], v[DWITH]);

@@ -91,6 +91,7 @@ void wefti_stage_append(wefti_program *program, const wefti_parameters *plan,
     const bool first = first_layer == 0;
     const bool last = layers_end == plan->shape.layers;
     wefti_builder builder = {.program = program, .plan = plan};
+    program->narrow = plan->shape.narrow;
     if (wefti_builder_shares_rows(&builder)) {
         program->parts = plan->tensor.parts;
         program->part = plan->tensor.part;

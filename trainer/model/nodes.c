@@ -20,7 +20,7 @@ enum {
 
 static weft_status norm_forward(const wefti_node_args *args)
 {
-    real *const *v = args->values;
+    void *const *v = args->values;
     return wefti_node_norm_forward(args, v[NORM_Y], v[NORM_RSTD], v[NORM_X],
                                    args->parameters[0], args->widths[NORM_X]);
 }
@@ -28,7 +28,7 @@ static weft_status norm_forward(const wefti_node_args *args)
 /* The weights' gradient is the sum over all chunks, kept for W. */
 static weft_status norm_backward(const wefti_node_args *args, bool adds)
 {
-    real *const *v = args->values;
+    void *const *v = args->values;
     const wefti_node_norm norm = {args->parameters[0], v[NORM_RSTD],
                                   v[NORM_DWEIGHT], v[NORM_PARTIALS],
                                   args->widths[NORM_X]};
@@ -53,8 +53,9 @@ static weft_status norm_first_inputs(const wefti_node_args *args)
 
 static weft_status norm_weights(const wefti_node_args *args)
 {
-    return wefti_node_copy(args, args->gradients[0], args->values[NORM_DWEIGHT],
-                           args->widths[NORM_DWEIGHT]);
+    return wefti_node_copy_sum(args, args->gradients[0],
+                               args->values[NORM_DWEIGHT],
+                               args->widths[NORM_DWEIGHT]);
 }
 
 size_t wefti_append_norm(wefti_builder *builder, wefti_node_rows rows,
@@ -64,8 +65,8 @@ size_t wefti_append_norm(wefti_builder *builder, wefti_node_rows rows,
     const size_t hidden = builder->plan->shape.hidden;
     const bool part = wefti_builder_shares_rows(builder);
     size_t normed = wefti_builder_add_residual(builder, "normed");
-    size_t rstd = wefti_program_add_value(program, "rstd", 1, true);
-    size_t dweight = wefti_program_add_value(program, "d.norm", hidden, false);
+    size_t rstd = wefti_program_add_wide(program, "rstd", 1, true);
+    size_t dweight = wefti_program_add_wide(program, "d.norm", hidden, false);
     size_t partials = wefti_program_add_partials(program, "d.norm.partials",
                                                  hidden, WEFTI_NODE_NORM_ROWS);
     if (part) {
@@ -216,9 +217,9 @@ static weft_status take_in(const wefti_node_args *args, size_t operand)
         port->hook.call
             ? port->hook.call(port->hook.context, args->first + args->rows)
             : WEFT_OK;
+    const void *rows = wefti_node_skip(args, port->rows, args->first * width);
     return status == WEFT_OK ? wefti_node_copy(args, args->values[operand],
-                                               port->rows + args->first * width,
-                                               args->rows * width)
+                                               rows, args->rows * width)
                              : status;
 }
 
@@ -226,9 +227,9 @@ static weft_status give_out(const wefti_node_args *args, size_t operand)
 {
     const wefti_stage_port *port = &args->pass->output;
     const size_t width = args->widths[operand];
-    weft_status status =
-        wefti_node_copy(args, port->rows + args->first * width,
-                        args->values[operand], args->rows * width);
+    weft_status status = wefti_node_copy(
+        args, wefti_node_skip(args, port->rows, args->first * width),
+        args->values[operand], args->rows * width);
     return status == WEFT_OK && port->hook.call
                ? port->hook.call(port->hook.context, args->first + args->rows)
                : status;

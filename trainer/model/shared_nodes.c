@@ -106,7 +106,7 @@ enum { SUM, BEFORE, AFTER, DAFTER, KEPT };
 
 static weft_status add_forward(const wefti_node_args *args)
 {
-    real *const *v = args->values;
+    void *const *v = args->values;
     return wefti_node_add(args, v[AFTER], v[BEFORE], v[SUM],
                           args->rows * args->widths[SUM]);
 }

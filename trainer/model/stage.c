@@ -174,7 +174,7 @@ weft_status wefti_stage_pair(wefti_stage *forward_stage,
     return wefti_weave_run(&up, &down, woven);
 }
 
-const real *wefti_stage_logits(const wefti_stage *stage, size_t slot)
+const void *wefti_stage_logits(const wefti_stage *stage, size_t slot)
 {
     const wefti_program_pass pass = {
         .program = &stage->program,
@@ -211,8 +211,9 @@ weft_status wefti_stage_measure(wefti_stage *stage,
     const wefti_program_pass run = begin(stage, pass);
     const size_t tokens = batch->sequences * batch->length;
     const wefti_math_tensor logits =
-        wefti_math_rows(wefti_program_at(&run, stage->logits), WEFTI_REAL_DTYPE,
-                        tokens, stage->config.plan->own.vocab);
+        wefti_math_rows(wefti_program_at(&run, stage->logits),
+                        wefti_model_dtype(&stage->config.plan->shape), tokens,
+                        stage->config.plan->own.vocab);
     const wefti_math_tensor losses =
         wefti_math_flat(losses_out, WEFTI_REAL_DTYPE, tokens);
     const wefti_math_tensor targets =

@@ -58,7 +58,7 @@ typedef struct wefti_stage_config {
  */
 typedef struct wefti_stage_pass {
     const wefti_micro_batch *batch;
-    const real *values[WEFTI_TENSOR_GROUPS_MOST];
+    const void *values[WEFTI_TENSOR_GROUPS_MOST];
     real *gradients[WEFTI_TENSOR_GROUPS_MOST];
     const wefti_model_hooks *hooks;
     size_t slot;
@@ -104,7 +104,7 @@ WEFT_NODISCARD weft_status wefti_stage_pair(wefti_stage *forward_stage,
                                             const wefti_stage_pass *backward);
 
 /* The logits of a slot of the last stage, [tokens][vocab], after its F. */
-const real *wefti_stage_logits(const wefti_stage *stage, size_t slot);
+const void *wefti_stage_logits(const wefti_stage *stage, size_t slot);
 
 /*
  * wefti_stage_measure - after F of the last stage: each token's loss, in nats;

@@ -13,6 +13,7 @@
 #ifndef TRAINER_MODEL_TENSOR_LIST_H
 #define TRAINER_MODEL_TENSOR_LIST_H
 
+#include "kernels/math/real.h"
 #include "trainer/model/context.h"
 #include "weft/status.h"
 #include "weft/types.h"
@@ -32,6 +33,7 @@ typedef struct wefti_model_shape {
     size_t seq; /* tokens of a sequence */
     double rope_theta;
     bool tied;             /* the head is the embedding */
+    bool narrow;           /* weights and activations are bf16 */
     wefti_context context; /* what of each sequence this rank has */
     /* Of a mixture of experts; experts 0: a dense model. */
     size_t experts, experts_per_token; /* of width ffn, like the shared ones */
@@ -40,6 +42,20 @@ typedef struct wefti_model_shape {
     size_t expert_room; /* rows of a rank's experts for each token of its own
                            that there is room for; 0: for all that can come */
 } wefti_model_shape;
+
+/* Of weights and activations. */
+static inline weft_dtype wefti_model_dtype(const wefti_model_shape *shape)
+{
+    return shape->narrow ? WEFT_DTYPE_BF16 : WEFTI_REAL_DTYPE;
+}
+
+/* How many elements of real have room for so many of them. */
+static inline size_t wefti_model_elems(const wefti_model_shape *shape,
+                                       size_t elems)
+{
+    const size_t bytes = elems * weft_dtype_bytes(wefti_model_dtype(shape));
+    return (bytes + sizeof(real) - 1) / sizeof(real);
+}
 
 /* What a tensor is, which decides its start values and weight decay. */
 typedef enum wefti_tensor_kind {

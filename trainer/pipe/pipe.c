@@ -103,7 +103,7 @@ static weft_pipeline_config configure_pipeline(const wefti_pipe *pipe,
         .rows = wefti_pipe_rows(replica, own->micro_batch *
                                              wefti_replica_length(replica)),
         .row_elems = own->shape.hidden,
-        .dtype = WEFTI_REAL_DTYPE,
+        .dtype = wefti_model_dtype(&own->shape),
         .chunk_rows = config->chunk_rows,
         .calls = config->waits ? &wefti_pipe_waits : &wefti_pipe_calls,
         .context = replica,
@@ -227,8 +227,11 @@ static weft_status make_buffers(wefti_pipe *pipe, const wefti_replica *replica)
     const size_t tokens = batch.sequences * batch.length;
     weft_status status = wefti_pipe_batch_init(&pipe->batch, &batch);
     for (int i = 0; i < 2 && pipe->info.stages > 1 && status == WEFT_OK; i++) {
-        status = alloc(pipe, wefti_pipe_rows(replica, tokens) * shape->hidden,
-                       &pipe->rows[i]);
+        status =
+            alloc(pipe,
+                  wefti_model_elems(shape, wefti_pipe_rows(replica, tokens) *
+                                               shape->hidden),
+                  &pipe->rows[i]);
     }
     if (status == WEFT_OK && replica->plan.copies_head) {
         status =
@@ -366,7 +369,10 @@ weft_status wefti_pipe_open(wefti_pipe *pipe, const wefti_pipe_config *config,
     }
     if (status == WEFT_OK) {
         status =
-            make_kept(pipe, executed.rows * executed.row_elems, peaks.kept);
+            make_kept(pipe,
+                      wefti_model_elems(&replica->plan.shape,
+                                        executed.rows * executed.row_elems),
+                      peaks.kept);
     }
     if (status == WEFT_OK) {
         status = make_stages(pipe, &replica->plan);

@@ -164,7 +164,7 @@ WEFT_NODISCARD weft_status wefti_pipe_reduced(const wefti_pipe *pipe,
 WEFT_NODISCARD weft_status wefti_pipe_evaluate(struct wefti_replica *replica,
                                                const wefti_micro_batch *batch,
                                                double *losses_out,
-                                               const real **logits_out);
+                                               const void **logits_out);
 
 /* The rank of the chain that has the last stage's logits. */
 int wefti_pipe_last(const wefti_pipe *pipe);

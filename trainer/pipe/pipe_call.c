@@ -101,8 +101,8 @@ static void begin(operation *act, void *context, const weft_pipeline_work *work)
     act->pass.hooks = &act->hooks;
 }
 
-static weft_status copy(const wefti_replica *replica, real *dst,
-                        const real *src, size_t bytes)
+static weft_status copy(const wefti_replica *replica, void *dst,
+                        const void *src, size_t bytes)
 {
     return weft_device_copy(replica->config.device, dst, src, bytes,
                             replica->compute);
@@ -113,7 +113,8 @@ static size_t input_bytes(const wefti_replica *replica)
     const wefti_replica_config *config = &replica->config;
     return wefti_pipe_rows(replica, config->micro_batch *
                                         wefti_replica_length(replica)) *
-           config->shape.hidden * sizeof(real);
+           config->shape.hidden *
+           weft_dtype_bytes(wefti_model_dtype(&config->shape));
 }
 
 /* The last stage's F ends with losses, and with the gradient of the logits. */

@@ -18,13 +18,13 @@
 
 /* One message between stages, waited for. */
 static weft_status pass_on(const wefti_replica *replica, weft_p2p_kind kind,
-                           int peer, real *rows, size_t elems)
+                           int peer, void *rows, size_t elems)
 {
     weft_p2p message = {.size_bytes = sizeof(message),
                         .kind = kind,
                         .buffer = rows,
                         .count = elems,
-                        .dtype = WEFTI_REAL_DTYPE,
+                        .dtype = wefti_model_dtype(&replica->plan.shape),
                         .peer = peer,
                         .class_id = wefti_mesh_class(WEFTI_MESH_CHAIN),
                         .label = "evaluation"};
@@ -105,7 +105,7 @@ static weft_status let_arrive(wefti_replica *replica)
 
 weft_status wefti_pipe_evaluate(wefti_replica *replica,
                                 const wefti_micro_batch *batch,
-                                double *losses_out, const real **logits_out)
+                                double *losses_out, const void **logits_out)
 {
     wefti_pipe *pipe = &replica->pipe;
     int stages = pipe->info.stages / pipe->info.directions;
@@ -132,7 +132,7 @@ weft_status wefti_pipe_evaluate(wefti_replica *replica,
         }
         status = run_stage(replica, i, &pass, elems);
         /* At the turn of a V the output is the next input. */
-        real *written = pass.output.rows;
+        void *written = pass.output.rows;
         pass.output.rows = pass.input.rows;
         pass.input.rows = written;
     }

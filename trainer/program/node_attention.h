@@ -5,7 +5,8 @@
  *
  * A row of a call stands for spread tokens, those that other ranks have sent;
  * so arrays have rows spread rows, of rows * spread tokens. Keys come as
- * [tokens][2][kv_heads][head_dim], keys then values.
+ * [tokens][2][kv_heads][head_dim], keys then values. lse and delta are real,
+ * all else is of the program's type.
  */
 #ifndef TRAINER_PROGRAM_NODE_ATTENTION_H
 #define TRAINER_PROGRAM_NODE_ATTENTION_H
@@ -27,48 +28,49 @@ size_t wefti_node_heads_keys(const wefti_node_heads *heads);
 /* Rotary embedding of queries and keys in place, or of their gradients back. */
 WEFT_NODISCARD weft_status wefti_node_turn(const wefti_node_args *args,
                                            const wefti_node_heads *heads,
-                                           real *qkv, bool back);
+                                           void *qkv, bool back);
 
 /* Causal attention of whole sequences, turned already. lse: [tokens][heads]. */
 WEFT_NODISCARD weft_status wefti_node_attention_forward(
-    const wefti_node_args *args, const wefti_node_heads *heads, real *out,
-    real *lse, const real *qkv);
+    const wefti_node_args *args, const wefti_node_heads *heads, void *out,
+    real *lse, const void *qkv);
 
 /* dqkv is overwritten. delta: [tokens][heads], scratch. */
 WEFT_NODISCARD weft_status wefti_node_attention_backward(
-    const wefti_node_args *args, const wefti_node_heads *heads, real *dqkv,
-    const real *dout, const real *qkv, const real *out, const real *lse,
+    const wefti_node_args *args, const wefti_node_heads *heads, void *dqkv,
+    const void *dout, const void *qkv, const void *out, const real *lse,
     real *delta);
 
 WEFT_NODISCARD weft_status wefti_node_delta(const wefti_node_args *args,
                                             const wefti_node_heads *heads,
-                                            real *delta, const real *out,
-                                            const real *dout);
+                                            real *delta, const void *out,
+                                            const void *dout);
 
 /* Of what the queries see of these keys; merge: with what they saw before. */
 WEFT_NODISCARD weft_status wefti_node_block_forward(
     const wefti_node_args *args, const wefti_node_heads *heads,
-    const wefti_context_block *seen, real *out, real *lse, const real *qkv,
-    const real *keys, bool merge);
+    const wefti_context_block *seen, void *out, real *lse, const void *qkv,
+    const void *keys, bool merge);
 
 /*
  * dqkv's queries and dkeys are added to; without accumulate, which is of a
  * block as large as the place, overwritten.
  */
 typedef struct wefti_node_slopes {
-    real *dqkv, *dkeys;
-    const real *dout, *lse, *delta;
+    void *dqkv, *dkeys;
+    const void *dout;
+    const real *lse, *delta;
     bool accumulate;
 } wefti_node_slopes;
 WEFT_NODISCARD weft_status wefti_node_block_backward(
     const wefti_node_args *args, const wefti_node_heads *heads,
     const wefti_context_block *seen, const wefti_node_slopes *slopes,
-    const real *qkv, const real *keys);
+    const void *qkv, const void *keys);
 
 /* Keys out of rows of q, k, v, or back into them. */
 WEFT_NODISCARD weft_status wefti_node_pack_keys(const wefti_node_args *args,
                                                 const wefti_node_heads *heads,
-                                                real *keys, real *qkv,
+                                                void *keys, void *qkv,
                                                 bool back);
 
 #endif

@@ -86,13 +86,24 @@ size_t wefti_program_add_value(wefti_program *program, const char *name,
                                              .rows = 1});
 }
 
+size_t wefti_program_add_wide(wefti_program *program, const char *name,
+                              size_t width, bool by_row)
+{
+    return add_value(program, &(wefti_value){.name = name,
+                                             .width = width,
+                                             .by_row = by_row,
+                                             .rows = 1,
+                                             .wide = true});
+}
+
 size_t wefti_program_add_partials(wefti_program *program, const char *name,
                                   size_t width, size_t rows)
 {
     return add_value(program, &(wefti_value){.name = name,
                                              .width = width,
                                              .by_row = true,
-                                             .rows = rows});
+                                             .rows = rows,
+                                             .wide = true});
 }
 
 size_t wefti_program_cut_value(wefti_program *program, size_t value)

@@ -58,6 +58,7 @@ typedef struct wefti_value {
     bool by_row;  /* of each token; else of all */
     bool of_part; /* of the tokens of this rank's part alone */
     size_t rows;  /* or one for so many rows of a call */
+    bool wide;    /* of real: a statistic, or a sum */
     bool outside; /* is written between passes, by others */
     bool again;   /* in place of one that is not kept */
     /* Of the plan: */
@@ -66,7 +67,7 @@ typedef struct wefti_value {
     bool of_chunk;                   /* holds a chunk's rows, not all */
     bool is_taken_over, is_released; /* its place, after its life */
     wefti_life life;
-    size_t elems, start_elems; /* in its region */
+    size_t elems, start_elems; /* in its region, of real */
 } wefti_value;
 
 /* ---- nodes ----------------------------------------------------------------
@@ -163,6 +164,12 @@ typedef struct wefti_node {
     bool again;    /* I and W call what F does */
 } wefti_node;
 
+/* The type of values; of one that is wide, or is not. */
+static inline weft_dtype wefti_value_dtype(bool narrow, bool wide)
+{
+    return narrow && !wide ? WEFT_DTYPE_BF16 : WEFTI_REAL_DTYPE;
+}
+
 /* What a call of a node is: of POST and AWAIT, in F. */
 wefti_node_kind wefti_node_kind_in(const wefti_node *node, wefti_call call);
 
@@ -224,6 +231,7 @@ typedef struct wefti_program {
     size_t block_count;
     size_t operation_count;
     weft_status status; /* the first failure */
+    bool narrow;        /* values that are not wide are bf16 */
     /* How it is planned: */
     wefti_recompute recompute;
     bool together; /* I and W run as B alone; of recompute NONE no matter */
@@ -250,7 +258,11 @@ void wefti_program_begin_block(wefti_program *program, const char *name,
 size_t wefti_program_add_value(wefti_program *program, const char *name,
                                size_t width, bool by_row);
 
-/* The same with a row of width for so many rows of a call: sums of parts. */
+/* The same of real, however narrow the others are. */
+size_t wefti_program_add_wide(wefti_program *program, const char *name,
+                              size_t width, bool by_row);
+
+/* And with a row of width for so many rows of a call: sums of parts. */
 size_t wefti_program_add_partials(wefti_program *program, const char *name,
                                   size_t width, size_t rows);
 

@@ -230,7 +230,7 @@ static bool takes_over(const sweep *own, const wefti_program_step *step,
     const wefti_value *before = &own->program->values[number];
     return before->life.first < own->step && before->life.last == own->step &&
            before->region == value->region && before->width == value->width &&
-           before->by_row == value->by_row &&
+           before->by_row == value->by_row && before->wide == value->wide &&
            before->of_part == value->of_part && !before->is_taken_over &&
            !is_used_beside(own->program, step, node, number);
 }
@@ -259,7 +259,10 @@ static void place(sweep *own, const wefti_program_step *step,
                       ? WEFTI_PROGRAM_CHUNK_ROWS
                       : most;
     rows = (rows - 1) / value->rows + 1;
-    value->elems = (rows * value->width + align - 1) / align * align;
+    const size_t bytes =
+        rows * value->width *
+        weft_dtype_bytes(wefti_value_dtype(program->narrow, value->wide));
+    value->elems = (bytes + ALIGN_BYTES - 1) / ALIGN_BYTES * align;
     if (takes_over(own, step, node, operand, value)) {
         wefti_value *before =
             &program->values[node->operands[operand - 1].value];

@@ -71,9 +71,10 @@ static void print_value(const wefti_program *program, const wefti_value *value,
 {
     fputs("value ", file);
     print_block(program, value->block, file);
-    fprintf(file, "%s%s: %s at %zu, %zu bytes, ", value->name,
+    fprintf(file, "%s%s: %s at %zu, %zu bytes of %s, ", value->name,
             value->again ? " again" : "", regions[value->region],
-            value->start_elems * sizeof(real), value->elems * sizeof(real));
+            value->start_elems * sizeof(real), value->elems * sizeof(real),
+            weft_dtype_text(wefti_value_dtype(program->narrow, value->wide)));
     print_step(program, value->region, value->life.first, file);
     fputs(" to ", file);
     print_step(program, value->region, value->life.last, file);

@@ -6,7 +6,7 @@
 
 #include "base/clock.h"
 
-real *wefti_program_at(const wefti_program_pass *pass, size_t value)
+void *wefti_program_at(const wefti_program_pass *pass, size_t value)
 {
     const wefti_value *own = &pass->program->values[value];
     real *region = pass->regions[own->region];
@@ -18,6 +18,12 @@ typedef struct row_run {
     size_t first, rows;
     bool begins, ends;
 } row_run;
+
+/* Of an element. */
+static size_t bytes_of(const wefti_program *program, bool wide)
+{
+    return weft_dtype_bytes(wefti_value_dtype(program->narrow, wide));
+}
 
 static weft_status call_node(const wefti_program_pass *pass,
                              const wefti_node *node, wefti_call call,
@@ -36,14 +42,17 @@ static weft_status call_node(const wefti_program_pass *pass,
             &pass->program->values[node->operands[i].value];
         size_t skipped =
             value->by_row && !value->of_chunk ? first * value->width : 0;
-        real *start = wefti_program_at(pass, node->operands[i].value);
-        args.values[i] = start ? start + skipped : NULL;
+        char *start = wefti_program_at(pass, node->operands[i].value);
+        args.values[i] =
+            start ? start + skipped * bytes_of(pass->program, value->wide)
+                  : NULL;
         args.widths[i] = value->width;
     }
     for (size_t i = 0; i < node->parameter_count; i++) {
         const wefti_node_parameter *own = &node->parameters[i];
         real *gradients = pass->gradients[own->group];
-        args.parameters[i] = pass->parameters[own->group] + own->start_elems;
+        args.parameters[i] = (const char *)pass->parameters[own->group] +
+                             own->start_elems * bytes_of(pass->program, false);
         args.gradients[i] = gradients ? gradients + own->start_elems : NULL;
     }
     return node->calls[call](&args);

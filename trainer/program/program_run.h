@@ -44,7 +44,7 @@ typedef struct wefti_row_hook {
  * hook   input: before rows are read; output: after they are written
  */
 typedef struct wefti_stage_port {
-    real *rows;
+    void *rows; /* of the program's type */
     wefti_row_hook hook;
 } wefti_stage_port;
 
@@ -106,7 +106,7 @@ typedef struct wefti_program_pass {
     weft_stream *compute;
     const wefti_micro_batch *batch;
     /* Flat, by group; gradients of this micro-batch alone. */
-    const real *parameters[WEFTI_TENSOR_GROUPS_MOST];
+    const void *parameters[WEFTI_TENSOR_GROUPS_MOST];
     real *gradients[WEFTI_TENSOR_GROUPS_MOST];
     const wefti_model_hooks *hooks;
     const real *rope; /* [attended tokens][head_dim] cosines and sines */
@@ -126,9 +126,9 @@ typedef struct wefti_program_pass {
 struct wefti_node_args {
     const wefti_program_pass *pass;
     const wefti_node *node;
-    real *values[WEFTI_NODE_OPERANDS]; /* from row first on */
+    void *values[WEFTI_NODE_OPERANDS]; /* from row first on */
     size_t widths[WEFTI_NODE_OPERANDS];
-    const real *parameters[WEFTI_NODE_PARAMETERS];
+    const void *parameters[WEFTI_NODE_PARAMETERS];
     real *gradients[WEFTI_NODE_PARAMETERS];
     size_t first, rows; /* of the call */
     bool begins, ends;  /* it is the step's first, its last */
@@ -136,7 +136,7 @@ struct wefti_node_args {
 };
 
 /* Where a value of a pass is, from its first row. */
-real *wefti_program_at(const wefti_program_pass *pass, size_t value);
+void *wefti_program_at(const wefti_program_pass *pass, size_t value);
 
 /*
  * wefti_program_run - all steps of an order.

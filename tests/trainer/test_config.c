@@ -331,7 +331,7 @@ static void test_config_words_beyond_this_version_are_refused(void **state)
             }
         }
     }
-    assert_true(refused > 3);
+    assert_true(refused > 0);
 }
 
 /* Ranks that share sequences: lengths, heads, and what goes with what. */

@@ -11,10 +11,9 @@
  *            loads, losses, times, norm --read--> host
  *
  * Each rank fills in its own places and zeros in all others, so the sum only
- * collects, exactly, and every rank then adds in the same order. Loads are whole
- * numbers that add up, and so are added the losses of ranks that share a
- * sequence, each of its own tokens. All is queued on compute; the host waits in
- * read alone.
+ * collects, exactly, and every rank then adds in the same order. Loads, whole
+ * numbers, add up, and so do the losses of ranks that share a sequence, each of
+ * its own tokens. All is queued on compute; the host waits in read alone.
  */
 #ifndef TRAINER_STEP_SUMS_H
 #define TRAINER_STEP_SUMS_H

@@ -9,6 +9,7 @@
  * says, the rest poisoned: cut off behind each of its last fields, whole, and
  * with zeros and with a one behind it.
  */
+#include "tests/house/struct_plain.h"
 #include "weft/weft.h"
 
 #include <setjmp.h>
@@ -261,33 +262,6 @@ static weft_status take_moe_config(const void *given)
         weft_moe_destroy(moe);
     }
     return status;
-}
-
-static void fill_route_config(void *room)
-{
-    *(weft_moe_route_config *)room = (weft_moe_route_config){
-        .size_bytes = sizeof(weft_moe_route_config), .experts = 2, .slots = 1};
-}
-
-static weft_status take_route_config(const void *given)
-{
-    return weft_moe_route(given, NULL, NULL, 0, NULL, NULL);
-}
-
-static void fill_place_config(void *room)
-{
-    *(weft_moe_place_config *)room =
-        (weft_moe_place_config){.size_bytes = sizeof(weft_moe_place_config),
-                                .experts = 1,
-                                .replicas = 1,
-                                .ranks = 1};
-}
-
-static weft_status take_place_config(const void *given)
-{
-    const double load = 1;
-    int32_t expert;
-    return weft_moe_place(given, &load, &expert, NULL, NULL);
 }
 
 /* Of one rank, lowered: made at first use. */

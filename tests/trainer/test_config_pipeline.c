@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Goal: a pipeline that is not possible is refused by the key that is in the
- * way, with what is; what is compared must be possible too.
+ * Goal: a pipeline that is not possible, sequences that ranks cannot share, and
+ * what does not go together are refused by the key that is in the way, with
+ * what is possible; what is compared must be possible too.
  * Method: texts, and what is expected to be said of each.
  */
+#include "base/check.h"
 #include "tests/trainer/configs.h"
 
 #define P(ranks) "parallel: {pipeline_model_parallel_size: " #ranks
@@ -165,6 +167,84 @@ static void test_config_schedule_of_a_file_is_joined(void **state)
     wefti_config_fini(&config);
 }
 
+/* Ranks that share sequences: lengths, heads, and what goes with what. */
+static void test_config_context_divides_tokens_and_heads(void **state)
+{
+#define CONTEXT(size, rest)                                                    \
+    "model: {seq_length: 120}\n"                                               \
+    "parallel: {context_parallel_size: " #size ", context_parallel: " rest "}"
+    (void)state;
+    check_layout(CONTEXT(2, "ring"), 2, NULL);
+    check_layout(CONTEXT(4, "ring, context_layout: zigzag"), 4, NULL);
+    check_layout(CONTEXT(8, "ring+ulysses, ulysses_size: 2, "
+                            "context_layout: zigzag"),
+                 8, NULL);
+    check_layout(CONTEXT(8, "ulysses, ulysses_size: 8"), 8, NULL);
+    check_layout(CONTEXT(7, "ring"), 7,
+                 "model.seq_length: 120 is not divisible by "
+                 "context_parallel_size 7; nearest that work: 119 or 126");
+    check_layout(CONTEXT(8, "ring, context_layout: zigzag"), 8,
+                 "by 2 * context_parallel_size 8 of a zigzag; nearest that "
+                 "work: 112 or 128");
+    check_layout(CONTEXT(3, "ulysses"), 3,
+                 "parallel.context_parallel_size: 3 does not deal out "
+                 "model.heads 8 and kv_heads 4 evenly; nearest that work: 2 "
+                 "or 4, or context_parallel: ring");
+    check_layout(CONTEXT(6, "ring+ulysses, ulysses_size: 4"), 6,
+                 "parallel.ulysses_size: 4 does not divide "
+                 "context_parallel_size 6; nearest that work: 3 or 6");
+    check_layout(CONTEXT(4, "ring, ulysses_size: 2"), 4,
+                 "does not go with context_parallel: ring, where no ranks");
+    check_layout(CONTEXT(2, "ring}\ntrain: {deterministic: true"), 2,
+                 "train.deterministic: true does not hold where ranks share "
+                 "sequences");
+    check_layout(CONTEXT(2, "ring"), 3,
+                 "parallel.context_parallel_size: 2 does not divide 3 ranks, "
+                 "pipelines of 1; nearest that work: 2 or 4 ranks");
+    check_layout(CONTEXT(4, "ulysses, tensor_model_parallel_size: 2"), 8, NULL);
+    check_layout(CONTEXT(8, "ulysses, tensor_model_parallel_size: 2"), 16,
+                 "model.heads 8 and kv_heads 4 of 2 ranks of a layer evenly; "
+                 "nearest that work: 4, or");
+    check_layout(CONTEXT(2, "ring, tensor_model_parallel_size: 2"), 6,
+                 "parallel.context_parallel_size: 2 does not divide 6 ranks, "
+                 "pipelines of 2; nearest that work: 4 or 8 ranks");
+    check_layout(CONTEXT(8, "ring, tensor_model_parallel_size: 2, "
+                            "sequence_parallel: true"),
+                 16,
+                 "shares 15 tokens of a micro-batch "
+                 "(train.micro_batch_size * model.seq_length / "
+                 "parallel.context_parallel_size) over 2 ranks; nearest "
+                 "that work: 14 or 16 tokens");
+#undef CONTEXT
+}
+
+static void test_config_bf16_has_neither_some_axes_nor_an_average(void **state)
+{
+    (void)state;
+    static const char *const settings[] = {
+        "parallel.tensor_model_parallel_size=2",
+        "parallel.context_parallel_size=2", "model.experts=4",
+        "memory.ema=fp32"};
+    static const char *const allowed[] = {"1", "1", "0", "none"};
+    const char *narrow = HEAD "model: {dtype: bf16}";
+    wefti_config config;
+    for (size_t i = 0; i < WEFTI_COUNT_OF(settings); i++) {
+        char part[160];
+        snprintf(part, sizeof(part),
+                 "is not possible in this version with model.dtype: bf16; "
+                 "allowed is %s",
+                 allowed[i]);
+        assert_int_equal(read_text(&config, narrow, settings[i]), WEFT_OK);
+        expect_refusal(wefti_config_check(&config, 2), WEFT_ERR_UNSUPPORTED,
+                       part, settings[i]);
+        wefti_config_fini(&config);
+    }
+    assert_int_equal(read_text(&config, narrow, "memory.recompute=full"),
+                     WEFT_OK);
+    assert_int_equal(wefti_config_check(&config, 2), WEFT_OK);
+    wefti_config_fini(&config);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -173,6 +253,8 @@ int main(void)
         cmocka_unit_test(test_config_compare_takes_each_schedule_once),
         cmocka_unit_test(test_config_compare_refuses_what_does_not_suit),
         cmocka_unit_test(test_config_schedule_of_a_file_is_joined),
+        cmocka_unit_test(test_config_context_divides_tokens_and_heads),
+        cmocka_unit_test(test_config_bf16_has_neither_some_axes_nor_an_average),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

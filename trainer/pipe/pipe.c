@@ -277,14 +277,6 @@ static weft_status make_experts(wefti_pipe *pipe, const wefti_replica *replica)
                            "version with parallel.expert_model_parallel_size "
                            "above 1: rows of experts stay in their slot");
     }
-    if (replica->compute &&
-        wefti_pipe_schedule_has(pipe->schedule, pipe->rank, WEFT_ACTION_FB)) {
-        return wefti_error(WEFT_ERR_UNSUPPORTED,
-                           "parallel.schedule: pairs (OVERLAP_F_B) are not "
-                           "possible in this version with "
-                           "parallel.expert_model_parallel_size above 1 and a "
-                           "device that has streams");
-    }
     weft_status status = wefti_experts_create(&config, &pipe->experts);
     pipe->workspace.experts = pipe->experts;
     return status;

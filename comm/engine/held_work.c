@@ -17,12 +17,20 @@ void wefti_held_work_ask(wefti_held_work *work)
     work->comm->held++;
 }
 
-wefti_held_work *wefti_held_work_take(wefti_engine *engine)
+/* The first that may be done now: what calls a program's function waits for
+ * its communicator's other one. */
+static wefti_held_work **find_first(wefti_engine *engine)
 {
     wefti_held_work **link = &engine->works;
     while (*link && (*link)->alone && (*link)->comm->alone) {
         link = &(*link)->next;
     }
+    return link;
+}
+
+wefti_held_work *wefti_held_work_take(wefti_engine *engine)
+{
+    wefti_held_work **link = find_first(engine);
     wefti_held_work *work = *link;
     if (work) {
         *link = work->next;
@@ -58,7 +66,7 @@ bool wefti_engine_work(wefti_engine *engine)
 
 void wefti_held_work_tell(wefti_engine *engine)
 {
-    if (engine->worked || engine->works) {
+    if (engine->worked || *find_first(engine)) {
         engine->worked = false;
         wefti_doorbell_ring(engine->bell);
     }

@@ -52,7 +52,8 @@ wefti_turn_news wefti_turn_push(wefti_engine *engine, int polls,
     if (!news.done && wefti_engine_work(engine)) {
         news.moved = true;
     }
-    if (news.done || !news.moved) {
+    if (news.done || !news.moved || !done) {
+        /* The driver need not come back: nobody may be left to push for. */
         wefti_engine_unlock(engine);
     } else { /* it comes back at once */
         wefti_engine_settle(engine);

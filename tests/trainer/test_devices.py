@@ -62,6 +62,15 @@ class Devices(unittest.TestCase):
                 for name in ("loss", "grad_norm", "val_loss",
                              "val_loss_ema")]
 
+    def refuse(self, text, *more):
+        got = subprocess.run(
+            [*LAUNCHER, os.path.join(BIN, "weft-run"), "-n", "2",
+             os.path.join(BIN, "weft-train"), self.config, "--set",
+             "train.device=cuda", *more],
+            capture_output=True, text=True, timeout=DEADLINE_S)
+        self.assertEqual(got.returncode, 1)
+        self.assertIn(text, got.stderr)
+
     def compare(self, nranks, *more):
         self.same(self.train(nranks, "host", *more),
                   self.train(nranks, KIND, *more))
@@ -86,23 +95,18 @@ class Devices(unittest.TestCase):
         self.compare(2, "--set", "parallel.pipeline_model_parallel_size=2",
                      "--set", "memory.recompute=full")
 
-    def test_two_ranks_share_the_layers(self):
-        self.compare(2, "--set", "parallel.tensor_model_parallel_size=2",
-                     "--set", "parallel.sequence_parallel=true")
-
-    if not LAUNCHER:  # four ranks of interpreted kernels take minutes
-        def test_four_that_share_both(self):
-            self.compare(4, "--set", "parallel.tensor_model_parallel_size=2",
-                         "--set", "parallel.sequence_parallel=true",
-                         "--set", "parallel.context_parallel_size=2")
-
-    def test_two_that_share_sequences(self):
-        self.compare(2, "--set", "parallel.context_parallel_size=2",
-                     "--set", "parallel.context_layout=zigzag")
-
-    def test_two_that_exchange_heads(self):
-        self.compare(2, "--set", "parallel.context_parallel_size=2",
-                     "--set", "parallel.context_parallel=ulysses")
+    def test_ranks_that_share_layers_or_sequences(self):
+        tensor = ("--set", "parallel.tensor_model_parallel_size=2",
+                  "--set", "parallel.sequence_parallel=true")
+        context = ("--set", "parallel.context_parallel_size=2")
+        if KIND == "cuda":  # they have stood still there
+            self.refuse("tensor_model_parallel_size: 2 is not", *tensor)
+            self.refuse("context_parallel_size: 2 is not", *context)
+            return
+        self.compare(2, *tensor)
+        self.compare(4, *tensor, *context)
+        self.compare(2, *context, "--set", "parallel.context_layout=zigzag")
+        self.compare(2, *context, "--set", "parallel.context_parallel=ulysses")
 
     def test_saves_and_goes_on(self):
         """What a device has saved, it and the host go on from."""

@@ -194,7 +194,8 @@ const wefti_config_key wefti_config_keys[] = {
      .about = "multiprocessors of a GPU that communication may keep; 0: all"},
 
     {WORD(memory, recompute, recomputes, "none"),
-     .about = "what is computed again instead of kept"},
+     .about = "what is computed again instead of kept; not yet where ranks "
+              "share layers or sequences, nor with experts"},
     {WORD(memory, ema, emas, "none"),
      .about = "moving average of the weights, in host memory"},
     {REAL(memory, ema_decay, 0, 1, "0.999"),
@@ -223,7 +224,8 @@ const wefti_config_key wefti_config_keys[] = {
     {INT(moe, node_limit, 0, 4096, "0"), .now = "0",
      .about = "hosts that a token's experts may be on; 0: all"},
     {WORD(moe, dispatch, dispatches, "bf16"), .now = "bf16",
-     .about = "type in which tokens travel to their experts"},
+     .about = "narrower type for tokens on their way to experts; as yet "
+              "they travel in f32 whatever this says"},
     {INT(moe, balance_every, 0, STEPS_MOST, "0"),
      .about = "steps between two balancings of experts; 0: none"},
     {REAL(moe, balance_rate, 0, 1, "1e-3"),

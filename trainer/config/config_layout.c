@@ -256,7 +256,9 @@ static weft_status check_warmup(const wefti_config *config)
                       steps);
 }
 
-/* What stood still on the only driver that it has run on. */
+/* What stood still on the only driver that it has run on, the fake one: its
+ * queue was full of compute that waited for a gate, and the copy that would
+ * have opened it waited for room in the queue. */
 static weft_status check_cuda(const wefti_config *config)
 {
     const char *axis = config->parallel.tensor_model_parallel_size > 1

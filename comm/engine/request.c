@@ -380,7 +380,7 @@ weft_status wefti_request_carry(
 bool wefti_request_reached(weft_comm *comm, const wefti_request *request)
 {
     const wefti_ticket *ticket = request->ticket;
-    if (!ticket || wefti_ticket_reached(comm, ticket)) {
+    if (!ticket || wefti_ticket_reached(comm, request)) {
         return true;
     }
     if (ticket->stream) {

@@ -8,6 +8,8 @@
 #include "base/error.h"
 #include "comm/control/fault.h"
 #include "comm/core/wake.h"
+#include "comm/engine/request.h"
+#include "comm/fabric/signature.h"
 
 #include <stdlib.h>
 
@@ -164,9 +166,10 @@ weft_status wefti_ticket_close(weft_comm *comm, wefti_ticket *ticket,
     return status;
 }
 
-/* Whether the stream has raised that gate of its ticket. */
+/* Whether the stream has raised that gate of its ticket; of: whose it is, NULL:
+ * not known here. */
 static bool has_raised(weft_comm *comm, const wefti_ticket *ticket,
-                       const weft_gate *gate)
+                       const weft_gate *gate, const wefti_request *of)
 {
     const bool reached = wefti_gate_reached(gate, ticket->chunk, ticket->turn);
     if (!reached) {
@@ -176,7 +179,15 @@ static bool has_raised(weft_comm *comm, const wefti_ticket *ticket,
     /* It fails only with its device, and then counts as reached. */
     const char *text;
     weft_status failure = wefti_gate_get_failure(gate, &text);
-    if (failure != WEFT_OK) {
+    if (failure != WEFT_OK && of) {
+        const wefti_title title = of->kind->describe(comm, of);
+        wefti_fault_publish(comm, failure, comm->rank, title.number,
+                            "%s #%llu on \"%s\": rank %d's stream has failed "
+                            "before it: %s",
+                            wefti_signature_name(title.kind),
+                            (unsigned long long)title.number, comm->name,
+                            comm->rank, text);
+    } else if (failure != WEFT_OK) {
         wefti_fault_publish(comm, failure, comm->rank, 0,
                             "rank %d's stream on \"%s\" has failed: %s",
                             comm->rank, comm->name, text);
@@ -184,14 +195,15 @@ static bool has_raised(weft_comm *comm, const wefti_ticket *ticket,
     return failure == WEFT_OK;
 }
 
-bool wefti_ticket_reached(weft_comm *comm, const wefti_ticket *ticket)
+bool wefti_ticket_reached(weft_comm *comm, const wefti_request *request)
 {
-    return has_raised(comm, ticket, ticket->start);
+    const wefti_ticket *ticket = request->ticket;
+    return has_raised(comm, ticket, ticket->start, request);
 }
 
 bool wefti_ticket_passed(weft_comm *comm, const wefti_ticket *ticket)
 {
-    return has_raised(comm, ticket, ticket->closed);
+    return has_raised(comm, ticket, ticket->closed, NULL);
 }
 
 void wefti_ticket_end(weft_comm *comm, wefti_ticket *ticket, weft_status status)

@@ -67,7 +67,7 @@ WEFT_NODISCARD weft_status wefti_ticket_close(weft_comm *comm,
                                               weft_stream *stream, bool shared);
 
 /* Whether its stream has come to it, and whether to its close. Lock held. */
-bool wefti_ticket_reached(weft_comm *comm, const wefti_ticket *ticket);
+bool wefti_ticket_reached(weft_comm *comm, const wefti_request *request);
 bool wefti_ticket_passed(weft_comm *comm, const wefti_ticket *ticket);
 
 /* Lets the stream go on, unless failed: wefti_tickets_fail does it then. Lock

@@ -471,6 +471,20 @@ class Messages(unittest.TestCase):
             os.remove(path)
             shutil.rmtree(self.path("ckpt"))
 
+    def test_waits_where_experts_post_are_exposed(self):
+        """Not hidden: nothing computes while the rank waits."""
+        path = self.path("steps")
+        got = self.train(
+            2, "--metrics", path, "--set", "model.experts=4", "--set",
+            "model.hidden_size=32", "--set", "model.ffn_size=32", "--set",
+            "parallel.expert_model_parallel_size=2", "--set",
+            "overlap.expert=false")
+        self.assertEqual(got.returncode, 0, got.stderr)
+        with open(path) as file:
+            lines = [json.loads(line) for line in file]
+        self.assertEqual(len(lines), 6)
+        self.assertGreater(sum(line["exposed_ms"]["ep"] for line in lines), 0)
+
     def test_full_disk_is_reported_with_the_file(self):
         self.refuse("--json /dev/full: writing JSON: No space left", 1,
                     "--json", "/dev/full")

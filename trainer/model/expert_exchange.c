@@ -177,14 +177,31 @@ static weft_status begin(wefti_experts *experts)
                : status;
 }
 
+/* Where the host computes: no compute goes on meanwhile. */
+static weft_status wait_here(const wefti_experts *experts, const turn *own)
+{
+    const wefti_experts_config *config = &experts->config;
+    if (config->stop) {
+        config->stop(config->context);
+    }
+    weft_status status = weft_event_wait(own->done, NULL);
+    if (config->resume) {
+        config->resume(config->context);
+    }
+    return status;
+}
+
 static weft_status end(wefti_experts *experts, turn *own, weft_status status)
 {
     if (status == WEFT_OK) {
         status = weft_event_post(own->done, experts->stream);
     }
-    return status == WEFT_OK && !experts->config.overlaps
-               ? weft_event_wait(own->done, NULL)
-               : status;
+    if (status != WEFT_OK || experts->config.overlaps) {
+        return status;
+    }
+    return experts->config.compute
+               ? weft_event_wait(own->done, experts->config.compute)
+               : wait_here(experts, own);
 }
 
 weft_status wefti_experts_dispatch(wefti_experts *experts,
@@ -253,19 +270,6 @@ weft_status wefti_experts_check(const wefti_experts *experts)
     return status == WEFT_OK && fault.status != WEFT_OK
                ? wefti_error(fault.status, "%s", fault.text)
                : WEFT_OK;
-}
-
-static weft_status wait_here(const wefti_experts *experts, const turn *own)
-{
-    const wefti_experts_config *config = &experts->config;
-    if (config->stop) {
-        config->stop(config->context);
-    }
-    weft_status status = weft_event_wait(own->done, NULL);
-    if (config->resume) {
-        config->resume(config->context);
-    }
-    return status;
 }
 
 weft_status wefti_experts_await(wefti_experts *experts,

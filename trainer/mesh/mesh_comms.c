@@ -31,9 +31,14 @@ static void name_group(const wefti_mesh *mesh, wefti_mesh_link link, int number,
                        char text[32])
 {
     const char *noun = links[link].name;
-    if (link == WEFTI_MESH_DATA && mesh->mirrored) {
-        snprintf(text, 32, "%s of ranks %d and %d", noun, number,
-                 mesh->pp - 1 - number);
+    const int pp = number / mesh->tp, mirror = mesh->pp - 1 - pp;
+    if (link == WEFTI_MESH_DATA && mesh->tp > 1 && mesh->mirrored) {
+        snprintf(text, 32, "%s of pp %d and %d, tp %d", noun, pp, mirror,
+                 number % mesh->tp);
+    } else if (link == WEFTI_MESH_DATA && mesh->tp > 1) {
+        snprintf(text, 32, "%s of pp %d, tp %d", noun, pp, number % mesh->tp);
+    } else if (link == WEFTI_MESH_DATA && mesh->mirrored) {
+        snprintf(text, 32, "%s of ranks %d and %d", noun, number, mirror);
     } else if (link == WEFTI_MESH_DATA) {
         snprintf(text, 32, "%s of pipeline rank %d", noun, number);
     } else if (link >= WEFTI_MESH_EXPERT_DATA) {

@@ -26,27 +26,28 @@ weft_class wefti_mesh_class(wefti_mesh_link link)
     return links[link].class_id;
 }
 
-/* Where ranks are numbered anew, the name says which of the job's they are. */
+/* Where ranks are numbered anew, the name says which of the job's they are. A
+ * communicator takes 31 bytes: ranks below 10,000 fit. */
 static void name_group(const wefti_mesh *mesh, wefti_mesh_link link, int number,
-                       char text[32])
+                       char text[64])
 {
     const char *noun = links[link].name;
     const int pp = number / mesh->tp, mirror = mesh->pp - 1 - pp;
     if (link == WEFTI_MESH_DATA && mesh->tp > 1 && mesh->mirrored) {
-        snprintf(text, 32, "%s of pp %d and %d, tp %d", noun, pp, mirror,
+        snprintf(text, 64, "%s of pp %d+%d, tp %d", noun, pp, mirror,
                  number % mesh->tp);
     } else if (link == WEFTI_MESH_DATA && mesh->tp > 1) {
-        snprintf(text, 32, "%s of pp %d, tp %d", noun, pp, number % mesh->tp);
+        snprintf(text, 64, "%s of pp %d, tp %d", noun, pp, number % mesh->tp);
     } else if (link == WEFTI_MESH_DATA && mesh->mirrored) {
-        snprintf(text, 32, "%s of ranks %d and %d", noun, number, mirror);
+        snprintf(text, 64, "%s of ranks %d and %d", noun, number, mirror);
     } else if (link == WEFTI_MESH_DATA) {
-        snprintf(text, 32, "%s of pipeline rank %d", noun, number);
+        snprintf(text, 64, "%s of pipeline rank %d", noun, number);
     } else if (link >= WEFTI_MESH_EXPERT_DATA) {
-        snprintf(text, 32, "%s %d", noun, number);
+        snprintf(text, 64, "%s %d", noun, number);
     } else if (mesh->dp * mesh->cp * mesh->tp > 1) {
-        snprintf(text, 32, "%s of copy %d", noun, number);
+        snprintf(text, 64, "%s of copy %d", noun, number);
     } else {
-        snprintf(text, 32, "%s", noun);
+        snprintf(text, 64, "%s", noun);
     }
 }
 
@@ -68,7 +69,7 @@ static weft_status connect_one(wefti_mesh_comms *comms, wefti_mesh_link link)
     wefti_mesh_seat seat =
         wefti_mesh_find(&comms->mesh, links[link].group,
                         wefti_mesh_rank(&comms->mesh, &comms->at));
-    char name[32];
+    char name[64];
     weft_comm_config config = {.size_bytes = sizeof(config), .name = name};
     comms->comms[link] = find_same(comms, link);
     if (comms->comms[link]) {

@@ -38,8 +38,7 @@ static weft_op make_op(const wefti_node_args *args, wefti_exchange_kind kind,
     static const weft_collective collectives[] = {
         [WEFTI_EXCHANGE_GATHER] = WEFT_COLLECTIVE_ALLGATHER,
         [WEFTI_EXCHANGE_SCATTER] = WEFT_COLLECTIVE_REDUCESCATTER,
-        [WEFTI_EXCHANGE_SUM] = WEFT_COLLECTIVE_ALLREDUCE,
-        [WEFTI_EXCHANGE_ALL_TO_ALL] = WEFT_COLLECTIVE_ALLTOALL};
+        [WEFTI_EXCHANGE_SUM] = WEFT_COLLECTIVE_ALLREDUCE};
     const wefti_micro_batch *batch = args->pass->batch;
     const size_t rows = batch->sequences * batch->length;
     const size_t ranks = (size_t)weft_comm_get_nranks(link_of(args)->comm);

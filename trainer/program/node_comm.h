@@ -23,16 +23,9 @@ typedef enum wefti_exchange_kind {
     WEFTI_EXCHANGE_NONE,
     WEFTI_EXCHANGE_GATHER,  /* own part of the rows -> rows of all parts */
     WEFTI_EXCHANGE_SCATTER, /* all rows -> own part's, summed over ranks */
-    WEFTI_EXCHANGE_SUM,     /* all rows, summed over ranks, or what there is */
-    WEFTI_EXCHANGE_ALL_TO_ALL /* rows of each part -> those of all ranks */
+    WEFTI_EXCHANGE_SUM      /* all rows, summed over ranks, or what there is */
 } wefti_exchange_kind;
 
-/*
- * x, y     values: F sends x and gets y
- * dx, dy   their gradients: I sends dy and gets dx
- *
- * In a pass without exchange they are not used. A SUM may be in place.
- */
 /*
  * by_parts   of a gather and a scatter: who waits for a gather comes part by
  *            part behind the await, and a scatter's rows are made part by part
@@ -44,6 +37,12 @@ typedef struct wefti_exchange {
     bool by_parts;
 } wefti_exchange;
 
+/*
+ * x, y     values: F sends x and gets y
+ * dx, dy   their gradients: I sends dy and gets dx
+ *
+ * In a pass without exchange they are not used. A SUM may be in place.
+ */
 typedef struct wefti_exchange_values {
     size_t x, dx, y, dy;
 } wefti_exchange_values;

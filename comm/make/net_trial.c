@@ -164,22 +164,29 @@ static weft_status send_data(const end *own, size_t count, int64_t *least_ns)
 }
 
 /* A shaper may have let through more of the smaller size at once: then the
- * difference is too large, and the whole time is not. */
-static int64_t find_byte_ps(const int64_t least_ns[SIZES_MOST], int last)
+ * difference is too large, and the whole time is not. Where the smaller size
+ * was held up the difference is too small, and what the whole takes beyond a
+ * ping is not. */
+static int64_t find_byte_ps(const int64_t least_ns[SIZES_MOST], int last,
+                            int64_t ping_ns)
 {
     const double bytes = (double)((int64_t)WEFTI_TRIAL_LEAST_BYTES << last);
-    double byte_ps = (double)least_ns[last] * 1000 / bytes;
-    if (last > 0 && least_ns[last] > least_ns[last - 1]) {
+    const double whole_ps = (double)least_ns[last] * 1000 / bytes;
+    const double beyond_ps = (double)(least_ns[last] - ping_ns) * 1000 / bytes;
+    double slope_ps = whole_ps;
+    if (last > 0) {
         const int64_t more_ns = least_ns[last] - least_ns[last - 1];
-        const double slope_ps = (double)more_ns * 1000 / (bytes / 2);
-        byte_ps = slope_ps < byte_ps ? slope_ps : byte_ps;
+        slope_ps = (double)more_ns * 1000 / (bytes / 2);
     }
-    return (int64_t)byte_ps;
+    if (slope_ps < beyond_ps) {
+        slope_ps = beyond_ps;
+    }
+    return (int64_t)(slope_ps < whole_ps ? slope_ps : whole_ps);
 }
 
 /* Two sizes at least, if there is time. */
 static weft_status measure_bytes(const end *own, const wefti_net_effort *effort,
-                                 int64_t *byte_ps)
+                                 int64_t ping_ns, int64_t *byte_ps)
 {
     int64_t least_ns[SIZES_MOST] = {0};
     const int64_t end_ns = wefti_clock_ns() + effort->limit_ns / 2;
@@ -203,7 +210,7 @@ static weft_status measure_bytes(const end *own, const wefti_net_effort *effort,
             }
         }
     }
-    *byte_ps = find_byte_ps(least_ns, last);
+    *byte_ps = find_byte_ps(least_ns, last, ping_ns);
     return status;
 }
 
@@ -233,7 +240,7 @@ static weft_status lead(const end *own, const wefti_net_effort *effort)
         status = burst(own, effort, &burst_ns);
     }
     if (status == WEFT_OK) {
-        status = measure_bytes(own, effort, &byte_ps);
+        status = measure_bytes(own, effort, ping_ns, &byte_ps);
     }
     if (status == WEFT_OK) {
         status = take_back(own);

@@ -154,10 +154,6 @@ static bool flush(wefti_tcp_links *port, wefti_tcp_link *self)
 {
     const size_t before = self->stream.unsent;
     wefti_tcp_result result = wefti_tcp_stream_flush(&self->stream);
-    if (result == WEFTI_TCP_BROKEN) {
-        lose(port, self, strerror(errno));
-        return true;
-    }
     port->unsent -= before - self->stream.unsent;
     watch_stream(port, self);
     return result == WEFTI_TCP_MOVED;
@@ -297,6 +293,19 @@ static void end(wefti_tcp_links *port, wefti_tcp_link *self)
     }
 }
 
+/* The peer is lost; what has come over its other rails counts. */
+static void lose_when_read(wefti_tcp_links *port, wefti_tcp_link *self)
+{
+    const int why = errno;
+    for (int rail = 0; rail < WEFTI_RAILS_MOST; rail++) {
+        wefti_tcp_link *link = port->peers[self->peer].links[rail];
+        while (link && link != self && link->state == WEFTI_TCP_LINK_UP &&
+               wefti_tcp_stream_read(&link->stream) == WEFTI_TCP_MOVED) {
+        }
+    }
+    lose(port, self, strerror(why));
+}
+
 static bool handle_link(wefti_tcp_links *port, wefti_tcp_link *self,
                         uint32_t events)
 {
@@ -321,7 +330,7 @@ static bool handle_link(wefti_tcp_links *port, wefti_tcp_link *self,
     if (self->state == WEFTI_TCP_LINK_UP && events & ~(uint32_t)EPOLLOUT) {
         wefti_tcp_result result = wefti_tcp_stream_read(&self->stream);
         if (result == WEFTI_TCP_BROKEN) {
-            lose(port, self, strerror(errno));
+            lose_when_read(port, self);
         } else if (result == WEFTI_TCP_ENDED) {
             end(port, self);
         }

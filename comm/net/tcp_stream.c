@@ -254,12 +254,20 @@ static void stop_draining(wefti_tcp_stream *stream)
     }
 }
 
+/* The other end has closed, or is cut off. What it had sent before may be here,
+ * unread by a rank that is slow: the stream ends behind that. */
+static void stop_sending(wefti_tcp_stream *stream, int why)
+{
+    stream->broken = why;
+    (void)shutdown(stream->fd, SHUT_RDWR);
+}
+
 wefti_tcp_result wefti_tcp_stream_flush(wefti_tcp_stream *stream)
 {
     wefti_tcp_result result = WEFTI_TCP_NOTHING;
     stop_draining(stream);
     wefti_tcp_marks_bound(stream);
-    while (stream->first) {
+    while (stream->first && !stream->broken) {
         struct iovec parts[2 * RUN];
         struct msghdr run = {.msg_iov = parts,
                              .msg_iovlen = (size_t)gather(stream, parts)};
@@ -267,13 +275,18 @@ wefti_tcp_result wefti_tcp_stream_flush(wefti_tcp_stream *stream)
         if (sent < 0 && errno == EINTR) {
             continue;
         }
-        if (sent < 0) {
-            /* Also what this host is short of for a moment. */
-            stream->full =
-                errno == EAGAIN || errno == ENOBUFS || errno == ENOMEM;
-            return stream->full ? result : WEFTI_TCP_BROKEN;
+        if (sent >= 0) {
+            retire(stream, (size_t)sent);
+            result = WEFTI_TCP_MOVED;
+        } else if (errno == EAGAIN || errno == ENOBUFS || errno == ENOMEM) {
+            stream->full = true; /* also this host is short for a moment */
+            return result;
+        } else {
+            stop_sending(stream, errno);
         }
-        retire(stream, (size_t)sent);
+    }
+    if (stream->first) {
+        retire(stream, stream->unsent_bytes);
         result = WEFTI_TCP_MOVED;
     }
     stream->full = false;
@@ -496,9 +509,10 @@ wefti_tcp_result wefti_tcp_stream_read(wefti_tcp_stream *stream)
             break;
         }
         if (got == 0) {
-            errno = ECONNRESET;
-            return stream->reading || stream->ahead_end ? WEFTI_TCP_BROKEN
-                                                        : WEFTI_TCP_ENDED;
+            errno = stream->broken ? stream->broken : ECONNRESET;
+            return stream->broken || stream->reading || stream->ahead_end
+                       ? WEFTI_TCP_BROKEN
+                       : WEFTI_TCP_ENDED;
         }
         if (got <= 0 || !consume(stream)) {
             return WEFTI_TCP_BROKEN;

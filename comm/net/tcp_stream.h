@@ -47,6 +47,8 @@ typedef struct wefti_tcp_record wefti_tcp_record;
 /*
  * unsent     messages not yet handed to the kernel, unsent_bytes theirs
  * full       the kernel takes no more for now
+ * broken     why it takes nothing any more, an errno; 0: it does. What is
+ *            queued then is dropped, and what has come is read yet
  * urgent     a message was: the kernel is given little at a time since
  * drains     the kernel has enough to send, and is to say when not
  * bound_bytes  that it takes unsent, as set on the socket; 0: any number
@@ -63,6 +65,7 @@ typedef struct wefti_tcp_stream {
     wefti_tcp_record *first, *free;
     size_t unsent, unsent_bytes;
     bool full, urgent, drains;
+    int broken;
     size_t bound_bytes;
     bool reading;
     wefti_tcp_frame frame;
@@ -103,7 +106,7 @@ bool wefti_tcp_stream_put(wefti_tcp_stream *stream,
 /* As give_back of comm/net/port.h, of one connection; false: no memory. */
 bool wefti_tcp_stream_give_back(wefti_tcp_stream *stream, const size_t *lent);
 
-/* Hands to the kernel what it takes. */
+/* Hands to the kernel what it takes: NOTHING or MOVED. */
 wefti_tcp_result wefti_tcp_stream_flush(wefti_tcp_stream *stream);
 
 /* Receives what has come, within reason; arrived() is called from here. */

@@ -7,9 +7,10 @@
  * urgent goes before what is not, as long as that is not for ever. Over several
  * rails too, where large ones may overtake, what is to be the last is, a rail
  * that the other end lacks is named and not used, and an end that leaves is
- * lost once, after all that it sent. Method: ports in one process over the
- * loopback, which is every rail, pushed in turns; each message carries its
- * number and is filled from it; sizes drawn, with a printed seed.
+ * lost once, after all that it sent, whoever of the two finds out. Method:
+ * ports in one process over the loopback, which is every rail, pushed in turns;
+ * each message carries its number and is filled from it; sizes drawn, with a
+ * printed seed.
  */
 #include "comm/net/port_tcp.h"
 
@@ -542,6 +543,41 @@ static void test_end_that_leaves_is_lost_once_after_its_messages(void **state)
     close_ends(ends);
 }
 
+/* Who has not read yet is told by a message of its own that the other end has
+ * closed. */
+static void test_what_an_end_said_before_it_closed_is_read(void **state)
+{
+    (void)state;
+    enum { SAID = 5, SAID_BYTES = 5000 };
+    end *ends = calloc(2, sizeof(*ends));
+    address addresses[2][RAILS_MOST];
+    unsigned char *data = calloc(1, MOST_BYTES);
+    assert_true(ends && data);
+    connect_ends(ends, addresses);
+    reach_all(ends, 1);
+    ends[1].any = true;
+    for (uint32_t number = 0; number < SAID; number++) {
+        send_one(&ends[0], 1, number, data, SAID_BYTES);
+    }
+    wefti_port_tcp.close(ends[0].port, LIMIT_S * 1000);
+    ends[0].port = NULL;
+    for (uint32_t number = 0; number < 3; number++) {
+        send_one(&ends[1], 0, number, data, SAID_BYTES);
+        (void)poll(NULL, 0, 50); /* for the kernel's answer */
+    }
+    assert_int_equal(ends[1].arrived, 0);
+    const int64_t until_ns = wefti_clock_ns() + LIMIT_S * INT64_C(1000000000);
+    while (ends[1].lost == 0) {
+        assert_true(wefti_clock_ns() < until_ns);
+        (void)wefti_port_tcp.progress(ends[1].port);
+    }
+    assert_int_equal(ends[1].lost, 1);
+    assert_int_equal(ends[1].arrived, SAID);
+    assert_int_equal(wefti_port_tcp.unsent(ends[1].port), 0);
+    free(data);
+    close_ends(ends);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -553,6 +589,7 @@ int main(void)
         cmocka_unit_test(test_last_message_comes_last_over_all_rails),
         cmocka_unit_test(test_rail_that_the_other_end_lacks_is_not_used),
         cmocka_unit_test(test_end_that_leaves_is_lost_once_after_its_messages),
+        cmocka_unit_test(test_what_an_end_said_before_it_closed_is_read),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

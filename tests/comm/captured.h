@@ -2,14 +2,17 @@
 /*
  * tests/comm/captured.h - a rank's native stream, and graphs captured from it,
  * as a program makes them beside weft; for tests linked with the fake driver,
- * or with WEFT_TEST_DRIVER=system on the first GPU of the machine, as
- * processes.
+ * or with WEFT_TEST_DRIVER=system on the first GPU of the machine.
  */
 #ifndef TESTS_COMM_CAPTURED_H
 #define TESTS_COMM_CAPTURED_H
 
 #include "tests/comm/carried_scene.h"
 #include "tests/fake/fake_functions.h"
+
+/* While a global capture goes on no other thread of the process may make a
+ * graph or memory: ranks that are threads capture for their thread alone. */
+static CUstreamCaptureMode captured_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
 
 typedef struct captured {
     struct own *own;
@@ -56,10 +59,8 @@ static inline void captured_fini(captured *with)
 
 static inline void captured_begin(captured *with)
 {
-    captured_expect(
-        with,
-        cuStreamBeginCapture_v2(with->native, CU_STREAM_CAPTURE_MODE_GLOBAL),
-        "begin");
+    captured_expect(with, cuStreamBeginCapture_v2(with->native, captured_mode),
+                    "begin");
 }
 
 static inline CUgraphExec captured_end(captured *with)

@@ -344,6 +344,9 @@ static void test_captured_others_refused_capture_whole(void **state)
 int main(int count, char **arguments)
 {
     is_process = count > 1 && strcmp(arguments[1], "processes") == 0;
+    if (!is_process) {
+        captured_mode = CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+    }
     if (count > 2) {
         seed = strtoull(arguments[2], NULL, 10);
         setenv("WEFT_FAKE_GPU_SEED", arguments[2], 1);

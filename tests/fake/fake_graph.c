@@ -133,8 +133,13 @@ CUresult cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph,
     made->graph = graph;
     made->users = 1;
     pthread_mutex_lock(&fake.lock);
-    graph->users++;
+    result = fake_capture_unsafe();
+    graph->users += result == CUDA_SUCCESS;
     pthread_mutex_unlock(&fake.lock);
+    if (result != CUDA_SUCCESS) {
+        free(made);
+        return result;
+    }
     *exec = made;
     return CUDA_SUCCESS;
 }

@@ -450,7 +450,7 @@ static void test_mem_wait_without_signal_timeout_names_slot(void **state)
 {
     (void)state;
     struct world world = {.nranks = 2,
-                          .config = {.warn_ms = 100, .timeout_ms = 300},
+                          .config = {.warn_ms = 100, .timeout_ms = 3000},
                           .call = never_signalled};
     assert_int_equal(run(&world), 0);
 }

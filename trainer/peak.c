@@ -6,12 +6,22 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "kernels/math/math_table.h"
+#include "base/small_float.h"
+#include "kernels/math/math_stream.h"
+#include "kernels/math/real.h"
 #include "weft/op.h"
 
 #include <stdlib.h>
 
-enum { SIDE = 768, LASTS_NS = 100000000 };
+/* The side doubles as long as a product takes less than that, up to the most:
+ * a GPU's rate is that of large ones. */
+enum {
+    LEAST_SIDE = 64,
+    HOST_MOST = 1024,
+    MOST_SIDE = 4096,
+    ENOUGH_NS = 4000000,
+    LASTS_NS = 100000000
+};
 
 double wefti_peak_operations(const wefti_parameters *plan, bool causal)
 {
@@ -37,46 +47,125 @@ double wefti_peak_operations(const wefti_parameters *plan, bool causal)
                                 (double)shape->heads * (double)shape->head_dim;
 }
 
-/* Products of sides * sides matrices, one after the other. */
-static double time_products(real *room)
+/* C = A times B's transpose; room for three of most * most. */
+typedef struct trial {
+    weft_stream *compute;
+    weft_dtype dtype;
+    size_t side, most;
+    char *room;
+} trial;
+
+static weft_status multiply(const trial *one, int times)
 {
-    const wefti_math *math = wefti_math_get();
-    const size_t elems = (size_t)SIDE * SIDE;
-    double count = 0;
-    int64_t begin_ns = 0, now_ns = 0;
-    for (int64_t k = 0; k < 2 || now_ns - begin_ns < LASTS_NS; k++) {
-        if (k == 1) {
-            begin_ns = wefti_clock_ns(); /* the first one warms up */
-        }
-        math->gemm(false, true, SIDE, SIDE, SIDE, 1, room, SIDE, room + elems,
-                   SIDE, 0, room + 2 * elems, SIDE);
-        count += k > 0;
-        now_ns = wefti_clock_ns();
+    const size_t bytes = one->side * one->side * weft_dtype_bytes(one->dtype);
+    wefti_math_tensor of[3];
+    weft_status status = WEFT_OK;
+    for (size_t i = 0; i < 3; i++) {
+        of[i] = wefti_math_rows(one->room + i * bytes, one->dtype, one->side,
+                                one->side);
     }
-    return count * 2 * (double)elems * SIDE /
-           (1e-9 * (double)(now_ns - begin_ns));
+    for (int k = 0; k < times && status == WEFT_OK; k++) {
+        status = wefti_stream_gemm(one->compute, &of[2], &of[0], false, &of[1],
+                                   true, 1, 0);
+    }
+    return status == WEFT_OK && one->compute ? weft_stream_wait(one->compute)
+                                             : status;
 }
 
-weft_status wefti_peak_measure(weft_comm *comm, double *rate_out)
+static weft_status time_products(const trial *one, int times, int64_t *ns_out)
 {
-    const size_t elems = (size_t)SIDE * SIDE;
-    real *room = calloc(3 * elems, sizeof(*room));
-    double mine[2] = {0, room == NULL}, all[2];
-    for (size_t i = 0; room && i < 2 * elems; i++) {
-        room[i] = (real)((double)(i % 17) / 16 - 0.5);
+    const int64_t begin_ns = wefti_clock_ns();
+    weft_status status = multiply(one, times);
+    *ns_out = wefti_clock_ns() - begin_ns;
+    return status;
+}
+
+/* Values that both types have: zeros may be multiplied faster. */
+static void fill(void *host, weft_dtype dtype, size_t elems)
+{
+    for (size_t i = 0; i < elems; i++) {
+        const float value = (float)(i % 17) / 16 - 0.5F;
+        if (dtype == WEFT_DTYPE_BF16) {
+            ((uint16_t *)host)[i] = wefti_bf16_narrow(value);
+        } else {
+            ((real *)host)[i] = (real)value;
+        }
     }
-    weft_status status = weft_barrier(comm, NULL);
-    if (status == WEFT_OK && room) {
-        mine[0] = time_products(room);
+}
+
+/* The first product of a side warms up, the second one is timed. */
+static weft_status find_side(trial *one, int64_t *ns_out)
+{
+    for (one->side = LEAST_SIDE;; one->side *= 2) {
+        weft_status status = multiply(one, 1);
+        if (status == WEFT_OK) {
+            status = time_products(one, 1, ns_out);
+        }
+        if (status < 0 || *ns_out >= ENOUGH_NS || one->side == one->most) {
+            return status;
+        }
     }
-    free(room);
+}
+
+/* As many as take the time, queued in rounds of ten. */
+static weft_status find_rate(trial *one, double *rate_out)
+{
+    int64_t ns = 1, all_ns = 0;
+    double count = 0;
+    weft_status status = find_side(one, &ns);
+    const int times = ns < LASTS_NS / 10 ? 10 : 1;
+    while (status == WEFT_OK && all_ns < LASTS_NS) {
+        status = time_products(one, times, &ns);
+        all_ns += ns;
+        count += times;
+    }
+    const double side = (double)one->side;
+    *rate_out = count * 2 * side * side * side / (1e-9 * (double)all_ns);
+    return status;
+}
+
+static weft_status try_on(weft_device *device, weft_stream *compute,
+                          weft_dtype dtype, double *rate_out)
+{
+    const size_t most = compute ? MOST_SIDE : HOST_MOST;
+    const size_t elems = most * most, bytes = elems * weft_dtype_bytes(dtype);
+    void *host = malloc(2 * bytes), *room = NULL;
+    weft_status status =
+        host ? weft_device_alloc(device, 3 * bytes, &room)
+             : wefti_error(WEFT_ERR_NO_MEMORY, "no memory for two matrices");
     if (status == WEFT_OK) {
-        status = weft_allreduce(mine, all, 2, WEFT_DTYPE_F64, WEFT_REDOP_SUM,
-                                comm, NULL);
+        fill(host, dtype, 2 * elems);
+        status = weft_device_copy(device, room, host, 2 * bytes, NULL);
+    }
+    if (status == WEFT_OK) {
+        trial one = {
+            .compute = compute, .dtype = dtype, .most = most, .room = room};
+        status = find_rate(&one, rate_out);
+    }
+    weft_device_free(device, room);
+    free(host);
+    return status;
+}
+
+weft_status wefti_peak_measure(weft_comm *comm, weft_device *device,
+                               weft_stream *compute, weft_dtype dtype,
+                               double *rate_out)
+{
+    double mine[2] = {0, 0}, all[2];
+    weft_status status = weft_barrier(comm, NULL);
+    if (status < 0) {
+        return status;
+    }
+    weft_status own = try_on(device, compute, dtype, &mine[0]);
+    mine[1] = own != WEFT_OK;
+    status = weft_allreduce(mine, all, 2, WEFT_DTYPE_F64, WEFT_REDOP_SUM, comm,
+                            NULL);
+    if (status == WEFT_OK && own != WEFT_OK) {
+        return own;
     }
     if (status == WEFT_OK && all[1] > 0) {
         return wefti_error(WEFT_ERR_NO_MEMORY,
-                           "a rank has no memory to measure a product in");
+                           "another rank could not measure a product");
     }
     if (status == WEFT_OK) {
         *rate_out = all[0];

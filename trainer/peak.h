@@ -17,19 +17,24 @@
 
 #include "trainer/model/parameters.h"
 #include "weft/comm.h"
+#include "weft/device.h"
 
 double wefti_peak_operations(const wefti_parameters *plan, bool causal);
 
 /*
- * wefti_peak_measure - the rate at which all ranks together multiply, each for
- * about a tenth of a second, at the same time, as they do in training; all
- * ranks together.
+ * wefti_peak_measure - the rate at which all ranks together multiply matrices
+ * of dtype where they compute, each for about a tenth of a second, at the same
+ * time, as they do in training; all ranks together.
  *
+ * compute     NULL: the host.
  * rate_out    operations a second.
  *
- * Returns     OK | ERR_NO_MEMORY | the communicator's fault.
+ * Returns     OK | ERR_NO_MEMORY | as math_stream.h | the communicator's fault.
  */
 WEFT_NODISCARD weft_status wefti_peak_measure(weft_comm *comm,
+                                              weft_device *device,
+                                              weft_stream *compute,
+                                              weft_dtype dtype,
                                               double *rate_out);
 
 #endif

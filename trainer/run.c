@@ -11,7 +11,9 @@
 #include "trainer/run_state.h"
 
 #include "base/error.h"
+#include "device/cuda.h"
 #include "kernels/math/blas_lock.h"
+#include "kernels/math/gemm_bf16.h"
 #include "kernels/math/math_table.h"
 #include "trainer/checkpoint/pause.h"
 #include "trainer/ema.h"
@@ -21,6 +23,7 @@
 #include "trainer/pipe/pipe_schedule.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -159,20 +162,39 @@ static weft_status open_gradients(wefti_run_state *state)
     return wefti_gradient_stats_init(&loop->gradients, &state->replica);
 }
 
-/* Where it is asked for: how fast the processors multiply. */
+/* By what the products of training are made. */
+static void name_multiplier(wefti_summary *summary, const char *device,
+                            bool narrow)
+{
+    char *name = summary->blas_kernel;
+    if (strcmp(device, "cuda") != 0) {
+        snprintf(name, sizeof(summary->blas_kernel), "%s%s",
+                 narrow ? "" : "OpenBLAS ",
+                 narrow ? wefti_gemm_bf16_get_kernel()
+                        : wefti_blas_get_kernel());
+    } else if (wefti_cuda_find_products(name) < 0) {
+        snprintf(name, sizeof(summary->blas_kernel), "weft's own kernel");
+    }
+}
+
+/* Where it is asked for: how fast matrices are multiplied. */
 static weft_status measure_peak(wefti_run_state *state)
 {
     const wefti_parameters *plan = &state->replica.plan;
+    const bool narrow = plan->shape.narrow;
     wefti_summary *summary = &state->summary;
     double *rate = &state->loop.peak_rate;
     if (!state->how.options->measure && !state->config.train.measure_peak) {
         return WEFT_OK;
     }
-    weft_status status = wefti_peak_measure(state->comm, rate);
+    weft_status status =
+        wefti_peak_measure(state->comm, state->device, state->replica.compute,
+                           wefti_value_dtype(narrow, false), rate);
     summary->peak_gflops = status == WEFT_OK ? *rate * 1e-9 : (double)NAN;
     summary->non_causal =
         wefti_peak_operations(plan, false) / wefti_peak_operations(plan, true);
-    summary->blas_kernel = wefti_blas_get_kernel();
+    summary->multiplied = narrow ? "bf16" : "f32";
+    name_multiplier(summary, state->config.train.device, narrow);
     return status;
 }
 

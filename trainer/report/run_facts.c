@@ -181,7 +181,8 @@ void wefti_facts_summary(wefti_json *json, const char *name,
     wefti_facts_fields(json, of_terms, &parts);
     wefti_json_uint(json, "dropped", summary->dropped);
     wefti_json_real(json, "peak_gflops", summary->peak_gflops);
-    wefti_json_text(json, "blas_kernel", summary->blas_kernel);
+    wefti_json_text(json, "blas_kernel",
+                    summary->multiplied ? summary->blas_kernel : NULL);
     wefti_json_real(json, "emulated_gbps", wefti_summary_emulated_gbps());
     if (summary->measured) {
         put_measured(json, summary->measured);

@@ -256,11 +256,12 @@ static void print_steps(const wefti_summary *summary, FILE *file)
     if (!isnan(parts.mfu)) {
         fprintf(
             file,
-            "%-18s %6.1f%% of %.1f GF/s, at which %d rank%s multipl%s with "
-            "OpenBLAS's kernels for %s  (%.1f%% if attention had no mask)\n",
+            "%-18s %6.1f%% of %.1f GF/s, at which %d rank%s multipl%s %s by %s"
+            "  (%.1f%% if attention had no mask)\n",
             "MFU", 100 * parts.mfu, summary->peak_gflops, summary->nranks,
             summary->nranks == 1 ? "" : "s", summary->nranks == 1 ? "ies" : "y",
-            summary->blas_kernel, 100 * parts.mfu_non_causal);
+            summary->multiplied, summary->blas_kernel,
+            100 * parts.mfu_non_causal);
     }
     if (summary->dropped > 0) {
         fprintf(file,

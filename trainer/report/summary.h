@@ -41,9 +41,10 @@ typedef struct wefti_summary {
     size_t step_count;                             /* added in all */
     uint64_t dropped; /* records the ledger lacks, in all steps */
     const wefti_measure_result *measured; /* NULL: not asked for */
-    double peak_gflops;      /* that mfu is a share of; NAN: not measured */
-    double non_causal;       /* operations without a mask / with the causal */
-    const char *blas_kernel; /* that was measured; NULL: none */
+    double peak_gflops;     /* that mfu is a share of; NAN: not measured */
+    double non_causal;      /* operations without a mask / with the causal */
+    const char *multiplied; /* the type of what is multiplied; NULL: none */
+    char blas_kernel[96];   /* that was measured */
 } wefti_summary;
 
 /* The median step's terms, the classes taken together, and what is counted

@@ -148,7 +148,9 @@ class Run:
         with open(job["text"], "rb") as file:
             self.text = torch.frombuffer(bytearray(file.read()),
                                          dtype=torch.uint8).long()
-        model = Model(job, read_tensors(job["model"]))
+        self.device = torch.device(
+            "cuda:0" if job["device"] == "cuda" else "cpu")
+        model = Model(job, read_tensors(job["model"])).to(self.device)
         self.model, self.calls = model, model
         if nranks > 1:
             self.calls = nn.parallel.DistributedDataParallel(model)
@@ -160,26 +162,31 @@ class Run:
         rows = [self.text[start:start + self.job["seq"] + 1]
                 for start in (window_start(self.job, first + i)
                               for i in range(self.job["micro"]))]
-        block = torch.stack(rows)
+        block = torch.stack(rows).to(self.device)
         return block[:, :-1], block[:, 1:]
 
     def step(self, number):
-        job, total = self.job, 0.0
+        job, total = self.job, torch.zeros((), device=self.device)
         micros = job["global"] // job["micro"] // self.nranks
         for at in range(micros):
             first = job["micro"] * (self.rank * micros + at)
             hold = (self.calls.no_sync() if self.nranks > 1 and at + 1 < micros
                     else contextlib.nullcontext())
             with hold:
-                loss = self.calls(*self.batch(number * job["global"] + first))
+                with torch.autocast(self.device.type, torch.bfloat16,
+                                    enabled=job["dtype"] == "bf16"):
+                    loss = self.calls(
+                        *self.batch(number * job["global"] + first))
                 (loss / micros).backward()
-            total += loss.item() / micros
+            total += loss.detach() / micros
         nn.utils.clip_grad_norm_(self.model.parameters(), job["clip"])
         for group in self.optimizer.param_groups:
             group["lr"] = job["rates"][number]
         self.optimizer.step()
         self.optimizer.zero_grad()
-        return total
+        if self.device.type == "cuda":
+            torch.cuda.synchronize()
+        return total.item()
 
 
 def main():
@@ -207,7 +214,9 @@ def main():
                        "parameters": sum(p.numel()
                                          for p in run.model.parameters()),
                        "torch": torch.__version__,
-                       "cpu": torch.backends.cpu.get_cpu_capability()}, file)
+                       "on": torch.cuda.get_device_name()
+                       if job["device"] == "cuda"
+                       else torch.backends.cpu.get_cpu_capability()}, file)
     if nranks > 1:
         dist.destroy_process_group()
 

@@ -31,7 +31,7 @@ losses[-1] += float(os.environ["APART"])
 if os.environ["RANK"] == "0":
     json.dump({"loss": losses, "step_ms": [1e3] * 4 + [2e6] * (len(losses) - 4),
                "parameters": json.load(open(os.path.join(folder, "summary")))
-               ["parameters"], "torch": "none", "cpu": "none"},
+               ["parameters"], "torch": "none", "on": "none"},
               open(job["out"], "w"))
 """
 
@@ -75,6 +75,16 @@ class PyTorch(unittest.TestCase):
                       done.stderr)
         self.assertEqual(done.stdout, "")
 
+    def test_one_peer_of_bf16(self):
+        done = self.compare("--ranks", "1", "--dtype", "bf16", "--peers",
+                            "eager", "--json", self.rows, apart="0.02")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        with open(self.rows, encoding="utf-8") as file:
+            row, = json.load(file)["rows"]
+        self.assertEqual([row["peer"], row["dtype"], row["device"]],
+                         ["eager", "bf16", "host"])
+        self.assertGreater(row["mfu"], 0)
+
     def test_what_is_missing_or_wrong_is_named(self):
         done = self.compare(python="/bin/false")
         self.assertEqual(done.returncode, 2)
@@ -82,6 +92,10 @@ class PyTorch(unittest.TestCase):
         done = self.compare("--ranks", "3")
         self.assertEqual(done.returncode, 2)
         self.assertIn("--ranks: allowed are 1, 2 and 4", done.stderr)
+        done = self.compare("--device", "cuda")
+        self.assertIn("--ranks: allowed is 1 with --device cuda", done.stderr)
+        done = self.compare("--peers", "jitted")
+        self.assertIn("--peers: allowed are eager, compiled", done.stderr)
 
     @unittest.skipIf(importlib.util.find_spec("torch") is None, "no torch here")
     def test_torch_has_the_losses_of_weft(self):

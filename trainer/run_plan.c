@@ -118,7 +118,7 @@ wefti_replica_config wefti_run_replica(const wefti_config *config,
                  .chunk_rows =
                      config->overlap.pipeline &&
                              config->parallel.pipeline_model_parallel_size > 1
-                         ? WEFTI_LAYER_CHUNK_ROWS
+                         ? wefti_stage_chunk_rows(device)
                          : 0,
                  .beside = {[WEFTI_LINK_TENSOR] = config->overlap.tensor},
                  .recompute = wefti_run_recompute(config),

@@ -2,7 +2,59 @@
 /*
  * The plain loops over flat ranges, and over rows.
  */
-#include "kernels/math/math_real.cuh"
+#include "kernels/math/math_pack.cuh"
+
+/* Packs that a thread has under way, as memory is slow but takes many. */
+static const unsigned AHEAD = 2;
+
+/* dst[i] = map(from[0][i], from[1][i]), which may be the same arrays. */
+template <class Real, unsigned INPUTS, class Map>
+static __device__ inline void map_packs(void *dst,
+                                        const void *const (&from)[INPUTS],
+                                        size_t packs, const Map &map)
+{
+    typedef typename row_pack<Real>::type pack;
+    const unsigned elems = row_pack<Real>::ELEMS;
+    size_t threads = (size_t)gridDim.x * blockDim.x;
+    size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
+    for (; i < packs; i += threads * AHEAD) {
+        pack in[AHEAD][INPUTS], out;
+#pragma unroll
+        for (unsigned n = 0; n < AHEAD * INPUTS; n++) {
+            size_t at = i + n / INPUTS * threads;
+            in[n / INPUTS][n % INPUTS].template load<true>(
+                from[n % INPUTS], (at < packs ? at : i) * elems, elems);
+        }
+#pragma unroll
+        for (unsigned a = 0; a < AHEAD; a++) {
+            size_t at = i + a * threads;
+#pragma unroll
+            for (unsigned k = 0; k < elems; k++) {
+                out.set(k, map(in[a][0].get(k), in[a][INPUTS - 1].get(k)));
+            }
+            if (at < packs) {
+                out.template store<true>(dst, at * elems, elems);
+            }
+        }
+    }
+}
+
+template <class Real, unsigned INPUTS, class Map>
+static __device__ inline void map_flat(void *dst,
+                                       const void *const (&from)[INPUTS],
+                                       size_t elems, const Map &map)
+{
+    bool packed =
+        is_packed(dst) && is_packed(from[0]) && is_packed(from[INPUTS - 1]);
+    size_t packs = packed ? elems / row_pack<Real>::ELEMS : 0;
+    size_t done = packs * row_pack<Real>::ELEMS;
+    map_packs<Real>(dst, from, packs, map);
+    each_elem(elems - done, [&](size_t i) {
+        store<Real>(dst, done + i,
+                    map(load<Real>(from[0], done + i),
+                        load<Real>(from[INPUTS - 1], done + i)));
+    });
+}
 
 template <class Real>
 static __device__ inline void fill(const wefti_math_fill &args)
@@ -15,18 +67,20 @@ static __device__ inline void fill(const wefti_math_fill &args)
 template <class Real>
 static __device__ inline void scale(const wefti_math_scale &args)
 {
-    each_elem(args.elems, [&](size_t i) {
-        store<Real>(args.dst, i,
-                    (typename Real::wide)args.factor * load<Real>(args.src, i));
-    });
+    typedef typename Real::wide wide;
+    const void *const from[] = {args.src};
+    const wide factor = (wide)args.factor;
+    map_flat<Real>(args.dst, from, args.elems,
+                   [&](wide x, wide) { return factor * x; });
 }
 
 template <class Real>
 static __device__ inline void add(const wefti_math_add &args)
 {
-    each_elem(args.elems, [&](size_t i) {
-        store<Real>(args.dst, i, load<Real>(args.a, i) + load<Real>(args.b, i));
-    });
+    typedef typename Real::wide wide;
+    const void *const from[] = {args.a, args.b};
+    map_flat<Real>(args.dst, from, args.elems,
+                   [](wide a, wide b) { return a + b; });
 }
 
 template <class Real>

@@ -266,7 +266,9 @@ typedef struct wefti_math_sumsq {
  * norm      sqrt(sum of partials) scale.
  * factor    most / norm where norm > most > 0, else 1.
  *
- * It keeps one warp busy, whatever the launch: additions wait for each other.
+ * The sum is by 256 lanes, lane l adding partials l, l + 256 and so on, then
+ * warps' lanes as sumsq.h's are, then warps in order; the host's is first to
+ * last. It keeps one block busy, whatever the launch.
  */
 typedef struct wefti_math_clip {
     double *norm;

@@ -9,7 +9,7 @@
 
 #include <stdio.h>
 
-enum { BLOCKS_OF_MULTIPROCESSOR = 4 };
+enum { BLOCKS_OF_MULTIPROCESSOR = 8 };
 
 weft_status wefti_math_find_types(const char *op, const char *name,
                                   const wefti_math_tensor *own,

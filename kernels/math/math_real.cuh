@@ -47,6 +47,15 @@ struct real_bf16 {
     }
 };
 
+/* The one whose memory is of a type of arithmetic. */
+template <class Wide> struct real_of;
+template <> struct real_of<float> {
+    typedef real_f32 type;
+};
+template <> struct real_of<double> {
+    typedef real_f64 type;
+};
+
 /* X(type) for each of them, and for each that is wide. */
 #define REAL_LIST(X)      X(f32) X(bf16) X(f64)
 #define REAL_WIDE_LIST(X) X(f32) X(f64)
@@ -110,31 +119,47 @@ template <class Wide> static __device__ inline Wide warp_sum(Wide value)
 }
 
 /*
- * Rows in pieces of PIECE columns, one a warp at a time: where the columns of a
+ * Rows in pieces of some columns, one a warp at a time: where the columns of a
  * row need nothing of each other, few long rows keep a GPU busy too.
  */
 struct row_pieces {
-    static const unsigned PIECE = 8 * WARP;
-    size_t width, a_row, count;
+    size_t width, piece_width, a_row, count;
 
-    __device__ inline row_pieces(size_t rows, size_t row_width)
-        : width(row_width), a_row((row_width + PIECE - 1) / PIECE),
-          count(rows * a_row)
+    __device__ inline row_pieces(size_t rows, size_t row_width,
+                                 size_t columns = 8 * WARP)
+        : width(row_width), piece_width(columns),
+          a_row((row_width + columns - 1) / columns), count(rows * a_row)
     {
     }
 
-    /* Calls work(row, column) for this thread's part of all rows. */
-    template <class Work> __device__ inline void run(const Work &work) const
+    /* Calls work(row, column) for this thread's part of all rows: for each
+     * column, or for each ELEMS of them that begin there. */
+    template <unsigned ELEMS, class Work>
+    __device__ inline void run_by(const Work &work) const
     {
         for (size_t piece = warp_first(); piece < count;
              piece += warp_count()) {
-            size_t row = piece / a_row;
-            size_t first = piece % a_row * PIECE;
-            size_t end = first + PIECE < width ? first + PIECE : width;
-            for (size_t i = first + warp_lane(); i < end; i += WARP) {
+            size_t row = divide(piece);
+            size_t first = (piece - row * a_row) * piece_width;
+            size_t end =
+                first + piece_width < width ? first + piece_width : width;
+            for (size_t i = first + warp_lane() * ELEMS; i < end;
+                 i += WARP * ELEMS) {
                 work(row, i);
             }
         }
+    }
+
+    template <class Work> __device__ inline void run(const Work &work) const
+    {
+        run_by<1>(work);
+    }
+
+  private:
+    /* In 32 bits where they do: 64 take as long as the elements. */
+    __device__ inline size_t divide(size_t piece) const
+    {
+        return count >> 32 ? piece / a_row : (unsigned)piece / (unsigned)a_row;
     }
 };
 

@@ -2,8 +2,9 @@
 /*
  * Sums in double, in the host's order. Of squares a warp has its 32 lanes, and
  * the tree over them is the host's. f32 and bf16 have exact squares in double,
- * so the partial sums, and their sum first to last, are the host's bits, as
- * those of rows are.
+ * so the partial sums are the host's bits, as those of rows are. A gradient has
+ * too many partial sums for one lane, which would add them one after the other,
+ * as the host does: CLIP_LANES share them.
  */
 #include "kernels/math/math_real.cuh"
 
@@ -64,15 +65,50 @@ static __device__ inline void totals(const wefti_math_totals &args)
 #define TOTALS_KERNEL(type) MATH_KERNEL(totals, type)
 REAL_LIST(TOTALS_KERNEL)
 
-/* One warp, whatever the launch. */
+static const unsigned CLIP_WARPS = 8, CLIP_AHEAD = 8;
+static const unsigned CLIP_LANES = CLIP_WARPS * WARP;
+
+/* Lane l of so many: partials l, l + CLIP_LANES and so on, in order. */
+static __device__ inline double clip_lane(const wefti_math_clip &args,
+                                          size_t lane)
+{
+    double sum = 0;
+    for (size_t n = lane; n < args.count; n += CLIP_AHEAD * CLIP_LANES) {
+        double next[CLIP_AHEAD];
+#pragma unroll
+        for (unsigned a = 0; a < CLIP_AHEAD; a++) {
+            size_t at = n + a * CLIP_LANES;
+            next[a] = at < args.count ? args.partials[at] : 0;
+        }
+#pragma unroll
+        for (unsigned a = 0; a < CLIP_AHEAD; a++) {
+            sum += next[a];
+        }
+    }
+    return sum;
+}
+
+/* One block, whatever the launch, whose warps are CLIP_WARPS by turns. */
 extern "C" __global__ void __launch_bounds__(WEFTI_MATH_THREADS, 1)
     wefti_math_clip_f64(const __grid_constant__ wefti_math_clip args)
 {
-    if (warp_first() != 0) {
+    __shared__ double sums[CLIP_WARPS];
+    if (blockIdx.x != 0) {
         return;
     }
-    double sum = sum_in_order<real_f64>(args.partials, 0, args.count);
-    if (warp_lane() == 0) {
+    for (unsigned warp = threadIdx.x / WARP; warp < CLIP_WARPS;
+         warp += blockDim.x / WARP) {
+        double sum = warp_sum(clip_lane(args, warp * WARP + warp_lane()));
+        if (warp_lane() == 0) {
+            sums[warp] = sum;
+        }
+    }
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        double sum = 0;
+        for (unsigned warp = 0; warp < CLIP_WARPS; warp++) {
+            sum += sums[warp];
+        }
         double norm = sqrt(sum) * args.scale;
         *args.norm = norm;
         *args.factor = args.most > 0 && norm > args.most ? args.most / norm : 1;

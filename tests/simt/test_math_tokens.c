@@ -15,9 +15,9 @@ typedef struct shape {
     size_t tokens, vocab, width;
 } shape;
 
-static const shape shapes[] = {{1, 1, 1},     {40, 7, 33}, {100, 3, 300},
-                               {65, 50, 64},  {0, 9, 16},  {33, 1, 31},
-                               {7, 1000, 70}, {3, 257, 32}};
+static const shape shapes[] = {{1, 1, 1},     {40, 7, 33},  {100, 3, 300},
+                               {65, 50, 64},  {0, 9, 16},   {33, 1, 31},
+                               {7, 1000, 70}, {3, 257, 32}, {5, 2312, 8}};
 
 static int32_t *random_ids(check_random *random, size_t tokens, size_t vocab)
 {

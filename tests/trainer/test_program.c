@@ -152,8 +152,9 @@ static void check_places(const wefti_program *program)
         if (!value->used) {
             continue;
         }
-        if (value->of_chunk && rows > WEFTI_PROGRAM_CHUNK_ROWS) {
-            rows = WEFTI_PROGRAM_CHUNK_ROWS;
+        const size_t chunk = wefti_program_chunk_rows(program);
+        if (value->of_chunk && rows > chunk) {
+            rows = chunk;
         }
         assert_true(value->elems >=
                     (rows - 1 + value->rows) / value->rows * value->width);
@@ -174,6 +175,7 @@ static void test_plan_live_values_never_overlap(void **state)
     for (size_t i = 0; i < PROGRAMS; i++) {
         wefti_program program = {0};
         append_random(&program, &random);
+        program.chunk_rows = below(&random, ROWS_MOST);
         assert_int_equal(
             wefti_program_plan(&program, 1 + below(&random, ROWS_MOST)),
             WEFT_OK);
@@ -420,6 +422,59 @@ static void test_digest_tells_orders_of_posts_apart(void **state)
     }
 }
 
+/* ---- the run ---------------------------------------------------------------
+ */
+
+enum { RUNS_MOST = 8 };
+
+typedef struct run_log {
+    size_t rows[RUNS_MOST], count;
+} run_log;
+
+static weft_status note_run(const wefti_node_args *args)
+{
+    run_log *log = args->pass->hooks->context;
+    assert_true(log->count < RUNS_MOST);
+    log->rows[log->count++] = args->rows;
+    return WEFT_OK;
+}
+
+/* Rows of each call of a node by rows, on a batch of rows. */
+static run_log run_by_rows(size_t chunk_rows, size_t rows)
+{
+    run_log log = {.count = 0};
+    wefti_program program = {.chunk_rows = chunk_rows};
+    wefti_micro_batch batch = {.sequences = 1, .length = rows};
+    const wefti_model_hooks hooks = {.context = &log};
+    const wefti_program_pass pass = {
+        .program = &program, .batch = &batch, .hooks = &hooks};
+    wefti_program_begin_block(&program, "block", 0);
+    wefti_program_add_node(
+        &program,
+        &(wefti_node){.label = "note", .calls = {note_run}, .by_rows = true});
+    assert_int_equal(wefti_program_plan(&program, rows), WEFT_OK);
+    assert_int_equal(
+        wefti_program_run(&pass, &program.orders[WEFTI_CALL_FORWARD]), WEFT_OK);
+    wefti_program_fini(&program);
+    return log;
+}
+
+static void test_run_by_rows_takes_chunks_of_the_program(void **state)
+{
+    (void)state;
+    run_log log = run_by_rows(0, 300);
+    assert_int_equal(log.count, 3);
+    assert_int_equal(log.rows[0], WEFTI_PROGRAM_CHUNK_ROWS);
+    assert_int_equal(log.rows[2], 300 - 2 * WEFTI_PROGRAM_CHUNK_ROWS);
+    log = run_by_rows(WEFTI_LAYER_CHUNK_ROWS_OF_GPU, 300);
+    assert_int_equal(log.count, 1);
+    assert_int_equal(log.rows[0], 300);
+    log = run_by_rows(200, 300);
+    assert_int_equal(log.count, 2);
+    assert_int_equal(log.rows[0], 200);
+    assert_int_equal(log.rows[1], 100);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -429,6 +484,7 @@ int main(void)
         cmocka_unit_test(test_check_refuses_each_wrong_program_by_name),
         cmocka_unit_test(test_check_refuses_a_value_read_after_its_life),
         cmocka_unit_test(test_digest_tells_orders_of_posts_apart),
+        cmocka_unit_test(test_run_by_rows_takes_chunks_of_the_program),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -28,6 +28,13 @@ bool wefti_stage_is_last(const wefti_stage *stage)
     return stage->config.layers_end == stage->config.plan->shape.layers;
 }
 
+size_t wefti_stage_chunk_rows(const weft_device *device)
+{
+    return weft_device_get_caps(device) & WEFT_CAP_LAUNCHES
+               ? WEFTI_LAYER_CHUNK_ROWS_OF_GPU
+               : WEFTI_LAYER_CHUNK_ROWS;
+}
+
 static weft_status describe(const wefti_stage_config *config,
                             wefti_stage *stage_out)
 {
@@ -35,6 +42,8 @@ static weft_status describe(const wefti_stage_config *config,
     WEFTI_ASSERT(config->first_layer < config->layers_end);
     *stage_out = (wefti_stage){.config = *config,
                                .program = {.recompute = config->recompute,
+                                           .chunk_rows = wefti_stage_chunk_rows(
+                                               config->workspace->device),
                                            .together = config->together,
                                            .keeps = config->keeps}};
     wefti_stage_append(&stage_out->program, plan, config->first_layer,

@@ -14,7 +14,7 @@
  *
  *     F writes the slot,   I adds what W needs,   W reads it
  *
- * Rows go in and out by chunks of WEFTI_LAYER_CHUNK_ROWS, so that the next
+ * Rows go in and out by chunks of wefti_stage_chunk_rows, so that the next
  * stage can begin when its first chunk is there.
  */
 #ifndef TRAINER_MODEL_STAGE_H
@@ -23,7 +23,19 @@
 #include "trainer/model/workspace.h"
 #include "trainer/program/program_run.h"
 
-enum { WEFTI_LAYER_CHUNK_ROWS = WEFTI_PROGRAM_CHUNK_ROWS };
+/*
+ * A host's rows stay in a core's cache from one node to the next. A GPU works
+ * on all of a chunk at once: less than its multiprocessors have room for leaves
+ * them idle, and each launch takes some microseconds; so many rows still lie in
+ * its L2 cache.
+ */
+enum {
+    WEFTI_LAYER_CHUNK_ROWS = WEFTI_PROGRAM_CHUNK_ROWS,
+    WEFTI_LAYER_CHUNK_ROWS_OF_GPU = 2048
+};
+
+/* Of the stages of a device. */
+size_t wefti_stage_chunk_rows(const weft_device *device);
 
 typedef struct wefti_stage wefti_stage;
 

@@ -302,6 +302,7 @@ weft_status wefti_pipe_estimate(const wefti_pipe *pipe,
     weft_pipeline_peaks peaks = {.size_bytes = sizeof(peaks)};
     weft_status status = weft_pipeline_predict(&executed, pipe->rank, &peaks);
     if (status == WEFT_OK) {
+        planned.workspace.device = replica->config.device;
         planned.workspace.sequences = replica->config.micro_batch;
         *bytes_out =
             (double)peaks.slots *

@@ -233,6 +233,7 @@ typedef struct wefti_program {
     weft_status status; /* the first failure */
     bool narrow;        /* values that are not wide are bf16 */
     /* How it is planned: */
+    size_t chunk_rows; /* of steps by rows; 0: WEFTI_PROGRAM_CHUNK_ROWS */
     wefti_recompute recompute;
     bool together; /* I and W run as B alone; of recompute NONE no matter */
     bool keeps;    /* what is dead keeps its place */
@@ -242,7 +243,14 @@ typedef struct wefti_program {
     size_t elems[WEFTI_REGIONS];
 } wefti_program;
 
+/* Of a program that says no other. */
 enum { WEFTI_PROGRAM_CHUNK_ROWS = 128 };
+
+static inline size_t wefti_program_chunk_rows(const wefti_program *program)
+{
+    return program->chunk_rows > 0 ? program->chunk_rows
+                                   : WEFTI_PROGRAM_CHUNK_ROWS;
+}
 
 /* The block begun last goes on with the one before it. */
 void wefti_program_go_on(wefti_program *program);

@@ -254,10 +254,10 @@ static void place(sweep *own, const wefti_program_step *step,
     }
     value->of_chunk = step->by_rows && value->life.first == value->life.last;
     const size_t most = count_rows(program, value);
-    size_t rows = !value->by_row ? 1
-                  : value->of_chunk && most > WEFTI_PROGRAM_CHUNK_ROWS
-                      ? WEFTI_PROGRAM_CHUNK_ROWS
-                      : most;
+    const size_t chunk = wefti_program_chunk_rows(program);
+    size_t rows = !value->by_row                    ? 1
+                  : value->of_chunk && most > chunk ? chunk
+                                                    : most;
     rows = (rows - 1) / value->rows + 1;
     const size_t bytes =
         rows * value->width *

@@ -116,7 +116,8 @@ static row_run find_run(const wefti_program_pass *pass,
     const size_t at = mark->first, parts = program->parts;
     if (!step->by_parts) {
         const size_t left = all - at;
-        const size_t most = step->by_rows ? WEFTI_PROGRAM_CHUNK_ROWS : all;
+        const size_t most =
+            step->by_rows ? wefti_program_chunk_rows(program) : all;
         *adds_out = left < most ? left : most;
         return (row_run){at, *adds_out, at == 0, *adds_out == left};
     }

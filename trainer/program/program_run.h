@@ -3,7 +3,7 @@
  * trainer/program/program_run.h - carrying a program out.
  *
  * A step's nodes are called one after the other; those by rows for each chunk
- * of WEFTI_PROGRAM_CHUNK_ROWS rows, always: products of other shapes have other
+ * of the program's chunk_rows, always: products of other shapes have other
  * bits.
  */
 #ifndef TRAINER_PROGRAM_PROGRAM_RUN_H

@@ -301,8 +301,8 @@ static weft_status check_memory(const wefti_config *config)
                : WEFT_OK;
 }
 
-/* What other ranks send along these axes, and an average of weights, is of fp32
- * alone. */
+/* Rings merge results and add up gradients of keys in fp32 alone; so are rows
+ * of experts, and an average of weights. */
 static weft_status check_dtype(const wefti_config *config)
 {
     const struct {
@@ -310,10 +310,9 @@ static weft_status check_dtype(const wefti_config *config)
         bool is_used;
         const char *allowed;
     } rows[] = {
-        {"parallel", "tensor_model_parallel_size",
-         config->parallel.tensor_model_parallel_size > 1, "1"},
         {"parallel", "context_parallel_size",
-         config->parallel.context_parallel_size > 1, "1"},
+         config->parallel.context_parallel_size > wefti_config_ulysses(config),
+         "1, or parallel.context_parallel: ulysses"},
         {"model", "experts", config->model.experts > 0, "0"},
         {"memory", "ema", strcmp(config->memory.ema, "none") != 0, "none"},
     };

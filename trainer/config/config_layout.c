@@ -256,31 +256,9 @@ static weft_status check_warmup(const wefti_config *config)
                       steps);
 }
 
-/* What stood still on the only driver that it has run on, the fake one: its
- * queue was full of compute that waited for a gate, and the copy that would
- * have opened it waited for room in the queue. */
-static weft_status check_cuda(const wefti_config *config)
-{
-    const char *axis = config->parallel.tensor_model_parallel_size > 1
-                           ? "tensor_model_parallel_size"
-                       : config->parallel.context_parallel_size > 1
-                           ? "context_parallel_size"
-                           : NULL;
-    return axis && strcmp(config->train.device, "cuda") == 0
-               ? wefti_config_refuse(config, WEFT_ERR_UNSUPPORTED, "parallel",
-                                     axis,
-                                     "is not possible in this version with "
-                                     "train.device: cuda; allowed is 1")
-               : WEFT_OK;
-}
-
 /* The host writes from its own memory. */
 static weft_status check_device(const wefti_config *config)
 {
-    weft_status status = check_cuda(config);
-    if (status != WEFT_OK) {
-        return status;
-    }
     return strcmp(config->train.device, "host") != 0 &&
                    config->checkpoint.every > 0 && !config->checkpoint.async
                ? refuse_key(config, "checkpoint", "async",
@@ -323,8 +301,8 @@ static weft_status check_memory(const wefti_config *config)
                : WEFT_OK;
 }
 
-/* What other ranks send along these axes, and an average of weights, is of fp32
- * alone. */
+/* Rings merge results and add up gradients of keys in fp32 alone; so are rows
+ * of experts, and an average of weights. */
 static weft_status check_dtype(const wefti_config *config)
 {
     const struct {
@@ -332,10 +310,9 @@ static weft_status check_dtype(const wefti_config *config)
         bool is_used;
         const char *allowed;
     } rows[] = {
-        {"parallel", "tensor_model_parallel_size",
-         config->parallel.tensor_model_parallel_size > 1, "1"},
         {"parallel", "context_parallel_size",
-         config->parallel.context_parallel_size > 1, "1"},
+         config->parallel.context_parallel_size > wefti_config_ulysses(config),
+         "1, or parallel.context_parallel: ulysses"},
         {"model", "experts", config->model.experts > 0, "0"},
         {"memory", "ema", strcmp(config->memory.ema, "none") != 0, "none"},
     };

@@ -38,24 +38,25 @@ static size_t width_of(const cut_row *of, size_t members)
 
 /* Between rows of all heads and [members][rows][a member's heads]. */
 static weft_status cut(const wefti_node_args *args, const cut_row *of,
-                       real *rows, real *cuts, bool back)
+                       void *rows, void *cuts, bool back)
 {
     const size_t all = width_of(of, 1), own = width_of(of, of->members);
     weft_status status = WEFT_OK;
     for (size_t m = 0; m < of->members; m++) {
-        real *its = cuts + m * args->rows * own;
-        real *part = rows;
+        void *its = wefti_node_skip(args, cuts, m * args->rows * own);
+        void *part = rows;
         for (size_t i = 0; i < of->count && status == WEFT_OK; i++) {
             const size_t heads = of->heads[i], first = m * heads / of->members;
             const size_t count = heads > of->members ? heads / of->members : 1;
             const bool again = back && m * heads % of->members != 0;
-            const wefti_node_matrix whole = {part + first * of->head_dim, all};
+            const wefti_node_matrix whole = {
+                wefti_node_skip(args, part, first * of->head_dim), all};
             const wefti_node_matrix piece = {its, own};
             status = wefti_node_copy_rows(args, back ? &whole : &piece,
                                           back ? &piece : &whole, args->rows,
                                           count * of->head_dim, again);
-            its += count * of->head_dim;
-            part += heads * of->head_dim;
+            its = wefti_node_skip(args, its, count * of->head_dim);
+            part = wefti_node_skip(args, part, heads * of->head_dim);
         }
     }
     return status;
@@ -63,16 +64,17 @@ static weft_status cut(const wefti_node_args *args, const cut_row *of,
 
 /* Between [members][sequences][tokens] and [sequences][members][tokens]. */
 static weft_status join(const wefti_node_args *args, const cut_row *of,
-                        real *members, real *sequences, bool back)
+                        void *members, void *sequences, bool back)
 {
     const size_t length = args->pass->batch->length;
     const size_t width = length * width_of(of, of->members);
     const size_t count = args->rows / length;
     weft_status status = WEFT_OK;
     for (size_t m = 0; m < of->members && status == WEFT_OK; m++) {
-        const wefti_node_matrix its = {members + m * count * width, width};
-        const wefti_node_matrix all = {sequences + m * width,
-                                       of->members * width};
+        const wefti_node_matrix its = {
+            wefti_node_skip(args, members, m * count * width), width};
+        const wefti_node_matrix all = {
+            wefti_node_skip(args, sequences, m * width), of->members * width};
         status = wefti_node_copy_rows(args, back ? &its : &all,
                                       back ? &all : &its, count, width, false);
     }
@@ -80,14 +82,14 @@ static weft_status join(const wefti_node_args *args, const cut_row *of,
 }
 
 static weft_status exchange(const wefti_node_args *args, const cut_row *of,
-                            const real *sent, real *received)
+                            const void *sent, void *received)
 {
     const weft_op op = {.size_bytes = sizeof(op),
                         .collective = WEFT_COLLECTIVE_ALLTOALL,
                         .send = sent,
                         .recv = received,
                         .count = args->rows * width_of(of, of->members),
-                        .dtype = WEFTI_REAL_DTYPE,
+                        .dtype = wefti_model_dtype(args->node->context),
                         .class_id = WEFT_CLASS_CP,
                         .label = args->node->label};
     if (!args->pass->links) {
@@ -102,9 +104,9 @@ static weft_status exchange(const wefti_node_args *args, const cut_row *of,
 
 /* Own tokens of all heads, rows, become all tokens of own heads, place. */
 static weft_status spread(const wefti_node_args *args, const cut_row *of,
-                          real *rows, real *place)
+                          void *rows, void *place)
 {
-    real *sent = args->values[SENT], *received = args->values[RECEIVED];
+    void *sent = args->values[SENT], *received = args->values[RECEIVED];
     const bool joins = args->rows > args->pass->batch->length;
     weft_status status = cut(args, of, rows, sent, false);
     if (status == WEFT_OK) {
@@ -115,9 +117,9 @@ static weft_status spread(const wefti_node_args *args, const cut_row *of,
 }
 
 static weft_status collect(const wefti_node_args *args, const cut_row *of,
-                           real *place, real *rows)
+                           void *place, void *rows)
 {
-    real *sent = args->values[SENT], *received = args->values[RECEIVED];
+    void *sent = args->values[SENT], *received = args->values[RECEIVED];
     const bool joins = args->rows > args->pass->batch->length;
     weft_status status = joins ? join(args, of, sent, place, true) : WEFT_OK;
     if (status == WEFT_OK) {

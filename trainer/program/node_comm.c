@@ -31,6 +31,14 @@ static wefti_node_flight *flight_of(const wefti_node_args *args, bool inputs)
     return &args->pass->flights[2 * args->node->operation + inputs];
 }
 
+/* Of narrow values each part is rounded; the sum of the parts is once. */
+static weft_dtype dtype_of(const wefti_node_args *args, size_t operand)
+{
+    const wefti_program *program = args->pass->program;
+    const size_t value = args->node->operands[operand].value;
+    return wefti_value_dtype(program->narrow, program->values[value].wide);
+}
+
 /* How the operation cuts the rows of a value as wide as operand. */
 static weft_op make_op(const wefti_node_args *args, wefti_exchange_kind kind,
                        size_t operand)
@@ -47,7 +55,7 @@ static weft_op make_op(const wefti_node_args *args, wefti_exchange_kind kind,
                      .collective = collectives[kind],
                      .count = (kind == WEFTI_EXCHANGE_SUM ? rows : part) *
                               args->widths[operand],
-                     .dtype = WEFTI_REAL_DTYPE,
+                     .dtype = dtype_of(args, operand),
                      .redop = WEFT_REDOP_SUM,
                      .class_id = args->node->class_id,
                      .label = args->node->label};
@@ -147,7 +155,7 @@ static weft_status post_beside(const wefti_node_args *args,
 }
 
 /* A value's first row; a part's rows are the first it has. */
-static real *start_of(const wefti_node_args *args, size_t operand)
+static void *start_of(const wefti_node_args *args, size_t operand)
 {
     return wefti_program_at(args->pass, args->node->operands[operand].value);
 }

@@ -19,7 +19,9 @@
 #define ROWS_VERBS(X)                                                          \
     ROWS_TYPES(X, pack)                                                        \
     ROWS_TYPES(X, expand)                                                      \
-    ROWS_TYPES(X, part)
+    ROWS_TYPES(X, part)                                                        \
+    ROWS_TYPES(X, reduce)                                                      \
+    ROWS_TYPES(X, finish)
 #define ROWS(verb, type)                                                       \
     void wefti_rows_##verb##_##type(const wefti_rows_args args);
 

@@ -9,9 +9,10 @@
 # host's bits.
 set(wire ${CMAKE_SOURCE_DIR}/kernels/wire)
 set(weft_kernel_sources
-    ${wire}/wire_cast.cu ${wire}/wire_move.cu ${wire}/wire_reduce.cu)
+    ${wire}/wire_cast.cu ${wire}/wire_move.cu ${wire}/wire_reduce.cu
+    ${wire}/wire_rows.cu ${wire}/wire_sums.cu)
 set(weft_kernel_headers ${wire}/device_float.cuh ${wire}/element.cuh
-    ${wire}/run.cuh ${wire}/launch.h ${wire}/pack.h
+    ${wire}/run.cuh ${wire}/wire_rows.cuh ${wire}/launch.h ${wire}/pack.h
     ${CMAKE_SOURCE_DIR}/include/weft/types.h)
 set(WEFT_NVCC_FLAGS -std=c++17 -O3 -fmad=false -Werror all-warnings
     -I${CMAKE_BINARY_DIR}/roots/kernels/wire)

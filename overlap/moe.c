@@ -40,11 +40,34 @@ typedef struct call {
     wefti_moe_row row;
 } call;
 
+/* The fault that has ended the batch is its gate's, and so its streams'. */
+static void expand(const wefti_moe_job *job)
+{
+    weft_fault fault = {.size_bytes = sizeof(fault)};
+    wefti_moe_expand(job);
+    if (weft_comm_get_fault(job->moe->config.comm, &fault) == WEFT_OK &&
+        fault.status != WEFT_OK) {
+        wefti_gate_fail(job->moe->counted, fault.status, fault.text);
+    }
+}
+
+static void run_here(const wefti_moe_job *job)
+{
+    static void (*const runs[])(const wefti_moe_job *job) = {
+        [WEFTI_MOE_PACK] = wefti_moe_pack,
+        [WEFTI_MOE_FORWARD] = wefti_moe_forward,
+        [WEFTI_MOE_EXPAND] = expand,
+        [WEFTI_MOE_EXPAND_GRADIENT] = wefti_moe_expand_gradient,
+        [WEFTI_MOE_REDUCE] = wefti_moe_reduce,
+        [WEFTI_MOE_MERGE] = wefti_moe_merge,
+        [WEFTI_MOE_FINISH] = wefti_moe_finish};
+    runs[job->step](job);
+}
+
 static void run_job(void *arg)
 {
-    wefti_moe_job *job = arg;
-    job->run(job);
-    free(job);
+    run_here(arg);
+    free(arg);
 }
 
 static weft_status post_job(const call *of, wefti_moe_job job)
@@ -52,8 +75,11 @@ static weft_status post_job(const call *of, wefti_moe_job job)
     job.moe = of->moe;
     job.held = of->held;
     job.row = of->row;
+    if (of->moe->by_kernels) {
+        return wefti_moe_device_post(of->stream, &job);
+    }
     if (!of->stream) {
-        job.run(&job);
+        run_here(&job);
         return WEFT_OK;
     }
     wefti_moe_job *own = malloc(sizeof(*own));
@@ -96,7 +122,7 @@ static weft_status post_towards(const call *of, wefti_moe_job pack,
     weft_status status = post_job(of, pack);
     for (int hop = 0; hop < of->moe->layout.hops && status == WEFT_OK; hop++) {
         if (hop > 0) {
-            status = post_job(of, (wefti_moe_job){.run = wefti_moe_forward});
+            status = post_job(of, (wefti_moe_job){.step = WEFTI_MOE_FORWARD});
         }
         if (status == WEFT_OK) {
             status = post_hop(of, hop, false);
@@ -113,7 +139,7 @@ static weft_status post_back(const call *of, wefti_moe_job reduce,
          hop--) {
         status = post_hop(of, hop, true);
         if (hop > 0 && status == WEFT_OK) {
-            status = post_job(of, (wefti_moe_job){.run = wefti_moe_merge});
+            status = post_job(of, (wefti_moe_job){.step = WEFTI_MOE_MERGE});
         }
     }
     return status == WEFT_OK ? post_job(of, finish) : status;
@@ -224,17 +250,6 @@ static size_t slot_bytes(const call *of, size_t tokens)
 /* ---- dispatch -------------------------------------------------------------
  */
 
-/* The fault that has ended the batch is its gate's, and so its streams'. */
-static void expand(const wefti_moe_job *job)
-{
-    weft_fault fault = {.size_bytes = sizeof(fault)};
-    wefti_moe_expand(job);
-    if (weft_comm_get_fault(job->moe->config.comm, &fault) == WEFT_OK &&
-        fault.status != WEFT_OK) {
-        wefti_gate_fail(job->moe->counted, fault.status, fault.text);
-    }
-}
-
 static weft_status find_held(weft_moe *moe, wefti_moe_held **held_out)
 {
     for (int i = 0; i < moe->config.batches; i++) {
@@ -275,7 +290,8 @@ static weft_status post_dispatch(call *of, wefti_moe_job pack)
     wefti_moe_held *held = of->held;
     held->used = true;
     held->epoch = ++of->moe->epoch;
-    weft_status status = post_towards(of, pack, (wefti_moe_job){.run = expand});
+    weft_status status =
+        post_towards(of, pack, (wefti_moe_job){.step = WEFTI_MOE_EXPAND});
     if (status == WEFT_OK) {
         status = weft_gate_signal(of->moe->counted, held->number, held->epoch,
                                   of->stream);
@@ -314,7 +330,7 @@ weft_status weft_moe_dispatch(weft_moe *moe, const void *x,
         return status;
     }
     of.held->tokens = tokens;
-    status = end(&of, post_dispatch(&of, (wefti_moe_job){.run = wefti_moe_pack,
+    status = end(&of, post_dispatch(&of, (wefti_moe_job){.step = WEFTI_MOE_PACK,
                                                          .from = x_at,
                                                          .expert = expert_at,
                                                          .weight = weight_at}));
@@ -370,10 +386,10 @@ static weft_status combine(weft_moe *moe, const weft_moe_batch *batch,
     }
     return end(
         &of, post_back(&of,
-                       (wefti_moe_job){.run = wefti_moe_reduce,
+                       (wefti_moe_job){.step = WEFTI_MOE_REDUCE,
                                        .from = from_at,
                                        .weighted = weighted},
-                       (wefti_moe_job){.run = wefti_moe_finish, .to = to_at}));
+                       (wefti_moe_job){.step = WEFTI_MOE_FINISH, .to = to_at}));
 }
 
 weft_status weft_moe_combine(weft_moe *moe, const weft_moe_batch *batch,
@@ -399,16 +415,16 @@ static weft_status post_combine_gradient(call *of, const void *dout,
 {
     of->row = WEFTI_MOE_ROW_PLAIN;
     weft_status status =
-        post_towards(of, (wefti_moe_job){.run = wefti_moe_pack, .from = dout},
-                     (wefti_moe_job){.run = wefti_moe_expand_gradient,
+        post_towards(of, (wefti_moe_job){.step = WEFTI_MOE_PACK, .from = dout},
+                     (wefti_moe_job){.step = WEFTI_MOE_EXPAND_GRADIENT,
                                      .other = products ? y : NULL,
                                      .to = dy});
     if (status != WEFT_OK || !products) {
         return status;
     }
     of->row = WEFTI_MOE_ROW_SLOTS;
-    return post_back(of, (wefti_moe_job){.run = wefti_moe_reduce},
-                     (wefti_moe_job){.run = wefti_moe_finish, .to = dweight});
+    return post_back(of, (wefti_moe_job){.step = WEFTI_MOE_REDUCE},
+                     (wefti_moe_job){.step = WEFTI_MOE_FINISH, .to = dweight});
 }
 
 weft_status weft_moe_combine_gradient(weft_moe *moe,

@@ -12,10 +12,15 @@
  * dispatch on, and only that sends headers.
  *
  * Calls share the staging: each begins where the one before has ended.
+ *
+ * Where a device computes by kernels, a job's steps are launches of those of
+ * kernels/wire/wire_rows.cu, over one hop (moe_device.c). What they keep is the
+ * device's memory; counts, which the engine reads and writes, are pinned.
  */
 #ifndef OVERLAP_MOE_CORE_H
 #define OVERLAP_MOE_CORE_H
 
+#include "kernels/wire/launch.h"
 #include "overlap/moe_layout.h"
 #include "weft/moe.h"
 
@@ -41,7 +46,8 @@ typedef struct wefti_moe_hop {
     size_t *gone, *come; /* [nranks] bytes of the operation under way */
 } wefti_moe_hop;
 
-/* What a batch keeps. Rows that came to this rank are counted part by part. */
+/* What a batch keeps. Rows that came to this rank are counted part by part.
+ * Of a device that computes by kernels all of it but rows is in kernels. */
 typedef struct wefti_moe_held {
     bool used;
     size_t number; /* among its object's: the chunk of counted */
@@ -57,6 +63,8 @@ typedef struct wefti_moe_held {
     void *rows;         /* the device's */
     void *rows_placed;
     int32_t *expert_rows; /* pinned */
+    wefti_rows_args kernels;
+    void *kept; /* the device's: what kernels points to */
 } wefti_moe_held;
 
 struct weft_moe {
@@ -64,6 +72,7 @@ struct weft_moe {
     wefti_moe_layout layout;
     int rank, nranks;
     int experts_here;
+    bool by_kernels;
     size_t elem_bytes;
     size_t row_bytes[WEFTI_MOE_ROW_COUNT];
     size_t stride; /* the largest of these */
@@ -77,12 +86,23 @@ struct weft_moe {
     weft_event *done;         /* of the last call */
     weft_stream *own;         /* for callers without one, where the host cannot
                                  read the device */
+    void *tables; /* the device's: what all batches' kernels share */
     uint64_t epoch;
 };
 
+typedef enum wefti_moe_step {
+    WEFTI_MOE_PACK,
+    WEFTI_MOE_FORWARD,
+    WEFTI_MOE_EXPAND,
+    WEFTI_MOE_EXPAND_GRADIENT,
+    WEFTI_MOE_REDUCE,
+    WEFTI_MOE_MERGE,
+    WEFTI_MOE_FINISH
+} wefti_moe_step;
+
 /* A step of a call that some stream, or the caller, runs; it owns itself. */
 typedef struct wefti_moe_job {
-    void (*run)(const struct wefti_moe_job *job);
+    wefti_moe_step step;
     weft_moe *moe;
     wefti_moe_held *held;
     wefti_moe_row row;
@@ -135,6 +155,17 @@ static inline void wefti_moe_announce(weft_moe *moe, int hop,
         moe->hops[hop].come[rank] = 0;
     }
 }
+
+/*
+ * wefti_moe_device_make - of an object whose hops are made: what kernels need.
+ * wefti_moe_device_held - of a batch, whose rows are made.
+ * wefti_moe_device_post - a job, on a stream.
+ */
+WEFT_NODISCARD weft_status wefti_moe_device_make(weft_moe *moe);
+WEFT_NODISCARD weft_status wefti_moe_device_held(weft_moe *moe,
+                                                 wefti_moe_held *held);
+WEFT_NODISCARD weft_status wefti_moe_device_post(weft_stream *stream,
+                                                 const wefti_moe_job *job);
 
 /* Fails the communicator, and with it the batch. */
 void wefti_moe_fail(weft_moe *moe, const char *format, ...)

@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ROW_ALIGN_BYTES = 16 };
+enum { PART_ALIGN_BYTES = 16, WORD_BYTES = sizeof(uint32_t) /* of rows */ };
 
 /* ---- what is allowed ------------------------------------------------------
  */
@@ -30,13 +30,13 @@ static weft_status check_objects(const weft_moe_config *own)
     if (!wefti_comm_is_live(own->comm)) {
         return wefti_comm_refuse(own->comm, "config.comm");
     }
-    if (!wefti_device_get_table(own->device)->stream_compute) {
-        return wefti_error(WEFT_ERR_UNSUPPORTED,
-                           "config.device is a %s device: allowed is one that "
-                           "computes by the host's code",
-                           wefti_device_get_table(own->device)->kind);
-    }
     return WEFT_OK;
+}
+
+/* Whether the device runs kernels, not the host's code. */
+static bool computes_by_kernels(const weft_moe_config *own)
+{
+    return !wefti_device_get_table(own->device)->stream_compute;
 }
 
 static weft_status check_numbers(const weft_moe_config *own)
@@ -109,6 +109,13 @@ static weft_status check_config(const weft_moe_config *given,
     }
     if (status == WEFT_OK) {
         status = check_numbers(own);
+    }
+    if (status == WEFT_OK && computes_by_kernels(own) && own->hops > 1) {
+        status =
+            wefti_error(WEFT_ERR_UNSUPPORTED,
+                        "config.hops %d: allowed is 0 or 1 on a %s "
+                        "device, which computes by kernels",
+                        own->hops, wefti_device_get_table(own->device)->kind);
     }
     return status == WEFT_OK ? check_dtypes(own) : status;
 }
@@ -191,11 +198,12 @@ static void measure_rows(weft_moe *moe)
             own->hidden * weft_dtype_bytes(own->combine_dtype),
         [WEFTI_MOE_ROW_SLOTS] = (size_t)own->slots * sizeof(float)};
     for (int row = 0; row < WEFTI_MOE_ROW_COUNT; row++) {
-        moe->row_bytes[row] = bytes[row];
-        moe->stride = bytes[row] > moe->stride ? bytes[row] : moe->stride;
+        moe->row_bytes[row] = bytes[row] + (0 - bytes[row]) % WORD_BYTES;
+        moe->stride = moe->row_bytes[row] > moe->stride ? moe->row_bytes[row]
+                                                        : moe->stride;
     }
-    moe->stride =
-        (moe->stride + ROW_ALIGN_BYTES - 1) / ROW_ALIGN_BYTES * ROW_ALIGN_BYTES;
+    moe->stride = (moe->stride + PART_ALIGN_BYTES - 1) / PART_ALIGN_BYTES *
+                  PART_ALIGN_BYTES;
 }
 
 /* Memory of the device, and where the host's code finds it. */
@@ -240,9 +248,18 @@ static weft_status make_hop(weft_moe *moe, int hop)
     if (status == WEFT_OK) {
         status = make_side(moe, &made->in, hop, false);
     }
-    made->gone = calloc(2 * (size_t)moe->nranks, sizeof(*made->gone));
-    made->come = made->gone + moe->nranks;
-    return status == WEFT_OK && !made->gone ? no_memory() : status;
+    void *counts = NULL;
+    if (status == WEFT_OK) {
+        status = weft_device_alloc_kind(
+            moe->config.device, WEFT_MEMORY_PINNED,
+            2 * (size_t)moe->nranks * sizeof(*made->gone), &counts);
+    }
+    if (status == WEFT_OK) { /* parts without room are looked at before */
+        memset(counts, 0, 2 * (size_t)moe->nranks * sizeof(*made->gone));
+    }
+    made->gone = counts;
+    made->come = counts ? made->gone + moe->nranks : NULL;
+    return status;
 }
 
 /* How many rows can come to this rank in a hop. */
@@ -251,7 +268,8 @@ static size_t rows_in(const weft_moe *moe, int hop)
     return moe->hops[hop].in.begins[moe->nranks] / moe->stride;
 }
 
-static weft_status make_held(weft_moe *moe, wefti_moe_held *held)
+/* What the host's code keeps. */
+static weft_status make_held_here(weft_moe *moe, wefti_moe_held *held)
 {
     const weft_moe_config *own = &moe->config;
     const size_t slots = (size_t)own->slots, nranks = (size_t)moe->nranks;
@@ -271,15 +289,26 @@ static weft_status make_held(weft_moe *moe, wefti_moe_held *held)
         !held->row_weights || !counts) {
         return no_memory();
     }
+    return WEFT_OK;
+}
+
+static weft_status make_held(weft_moe *moe, wefti_moe_held *held)
+{
+    const weft_moe_config *own = &moe->config;
     void *pinned = NULL;
     weft_status status = weft_device_alloc_kind(
         own->device, WEFT_MEMORY_PINNED,
         (size_t)moe->experts_here * sizeof(int32_t), &pinned);
     held->expert_rows = pinned;
-    return status == WEFT_OK
-               ? make_memory(moe, own->capacity * own->hidden * moe->elem_bytes,
-                             &held->rows, &held->rows_placed)
-               : status;
+    if (status == WEFT_OK) {
+        status = make_memory(moe, own->capacity * own->hidden * moe->elem_bytes,
+                             &held->rows, &held->rows_placed);
+    }
+    if (status != WEFT_OK) {
+        return status;
+    }
+    return moe->by_kernels ? wefti_moe_device_held(moe, held)
+                           : make_held_here(moe, held);
 }
 
 static weft_status make_scratch(weft_moe *moe)
@@ -319,7 +348,9 @@ static weft_status make(weft_moe *moe)
     }
     moe->held = calloc(batches, sizeof(*moe->held));
     if (status == WEFT_OK) {
-        status = moe->held ? make_scratch(moe) : no_memory();
+        status = !moe->held        ? no_memory()
+                 : moe->by_kernels ? wefti_moe_device_make(moe)
+                                   : make_scratch(moe);
     }
     for (size_t i = 0; i < batches && status == WEFT_OK; i++) {
         moe->held[i].number = i;
@@ -342,6 +373,8 @@ weft_status weft_moe_create(const weft_moe_config *config, weft_moe **moe_out)
     own.class_id = own.class_id ? own.class_id : WEFT_CLASS_EP;
     own.label = own.label ? own.label : "moe";
     own.batches = own.batches ? own.batches : 1;
+    moe->by_kernels = computes_by_kernels(&own);
+    own.hops = moe->by_kernels ? 1 : own.hops;
     moe->config = own;
     moe->rank = weft_comm_get_rank(own.comm);
     moe->nranks = weft_comm_get_nranks(own.comm);
@@ -370,6 +403,7 @@ static void free_held(weft_moe *moe, wefti_moe_held *held)
     free(held->out_rows[0]);
     weft_device_free(moe->config.device, held->expert_rows);
     weft_device_free(moe->config.device, held->rows);
+    weft_device_free(moe->config.device, held->kept);
 }
 
 void weft_moe_destroy(weft_moe *moe)
@@ -387,12 +421,13 @@ void weft_moe_destroy(weft_moe *moe)
         free_held(moe, &moe->held[i]);
     }
     for (int hop = 0; hop < WEFTI_MOE_HOPS_MOST; hop++) {
-        free(moe->hops[hop].gone);
+        weft_device_free(moe->config.device, moe->hops[hop].gone);
         free(moe->hops[hop].out.begins);
         free(moe->hops[hop].in.begins);
         weft_device_free(moe->config.device, moe->hops[hop].out.memory);
         weft_device_free(moe->config.device, moe->hops[hop].in.memory);
     }
+    weft_device_free(moe->config.device, moe->tables);
     free(moe->held);
     free(moe->counts);
     free(moe->products);

@@ -90,6 +90,55 @@ typedef struct wefti_pack_args {
     size_t piece_count;
 } wefti_pack_args;
 
+/*
+ * wefti_rows_<verb>, wefti_rows_<verb>_<dtype> of f32, bf16 and f16 - rows of
+ * tokens to the ranks of their experts over one hop, and back, as
+ * overlap/moe_core.h has them; they run one after another on a stream.
+ *
+ * route    which ranks a token goes to, and as which of their rows
+ * pack     rows of from to out, with a header where header_bytes is not 0
+ * arrive   how many rows have come
+ * unpack   their headers
+ * order    which row of its expert each of their slots is
+ * expand   rows of in to those of to
+ * part     the same, weighted, and products with those of other; NULL: none
+ * reduce   the sum of a row's slots to in; from NULL: their products
+ * finish   the sum of a token's rows to to; of_slots: of each slot the product
+ *
+ * Rows are row_bytes long, a multiple of 4, as are the beginnings of parts.
+ * gone and come are bytes for each rank. What there is too much of, or what is
+ * no expert, sets trouble; then gone says more than there ever is room for.
+ */
+typedef struct wefti_rows_args {
+    size_t nranks, experts, experts_here, slots; /* slots: at most 32 */
+    size_t hidden, tokens, capacity;
+    size_t row_bytes, header_bytes;
+    size_t out_bytes, in_bytes, rows_most; /* of these arrays */
+    int32_t rank;
+    int32_t quantised; /* f8e4m3 with scales on the way, else as in memory */
+    int32_t rounded; /* sums on their way are of the kernel's type, else f32 */
+    int32_t weighted, of_slots;
+    const int32_t *nodes, *turns; /* [nranks] node, and place in order */
+    void *out, *in;
+    const size_t *out_begins, *in_begins; /* [nranks] */
+    const int32_t *expert;                /* [tokens][slots] */
+    const float *weight;                  /* likewise; NULL: 1 */
+    int32_t *kept_experts;                /* what was kept of these two */
+    float *kept_weights;
+    int32_t *sent;                 /* [tokens][slots] which row of its rank's */
+    size_t *out_rows;              /* [nranks] */
+    size_t *firsts;                /* [nranks + 1] of the rows that have come */
+    int32_t *here;                 /* [rows][slots] this rank's expert; -1 */
+    int32_t *places;               /* [rows][slots] in the experts' rows; -1 */
+    float *row_weights, *products; /* [rows][slots] */
+    int32_t *expert_rows;          /* [experts_here] */
+    int32_t *trouble;
+    size_t *gone;       /* [nranks] */
+    const size_t *come; /* [nranks] */
+    const void *from, *other;
+    void *to;
+} wefti_rows_args;
+
 #ifdef __cplusplus
 }
 #endif

@@ -125,7 +125,71 @@ static void of_pack(fake_uses *uses, void *args, size_t bytes, size_t wide)
     translate(uses, &pack->packed, end);
 }
 
+/* NULL is no array. */
+static void translate_any(fake_uses *uses, const void *field, size_t bytes)
+{
+    const void *address;
+    memcpy(&address, field, sizeof(address));
+    translate(uses, field, address ? bytes : 0);
+}
+
+/* An array of elements of 4 bytes. */
+static void translate_words(fake_uses *uses, const void *field, size_t count)
+{
+    translate_any(uses, field, count * sizeof(int32_t));
+}
+
+static void translate_sizes(fake_uses *uses, const void *field, size_t count)
+{
+    translate_any(uses, field, count * sizeof(size_t));
+}
+
+static bool verb_is(const fake_uses *uses, const char *verb)
+{
+    const char *name = uses->kernel + strlen("wefti_rows_");
+    return strncmp(name, verb, strlen(verb)) == 0;
+}
+
+/* Rows of experts, or of tokens. */
+static void of_rows(fake_uses *uses, void *given, size_t bytes, size_t wide)
+{
+    wefti_rows_args *args = given;
+    const size_t sent = args->tokens * args->slots;
+    const size_t come = args->rows_most * args->slots;
+    const size_t tokens = args->tokens * args->hidden * bytes;
+    const size_t rows = args->capacity * args->hidden * bytes;
+    (void)wide;
+    translate_words(uses, &args->nodes, args->nranks);
+    translate_words(uses, &args->turns, args->nranks);
+    translate_any(uses, &args->out, args->out_bytes);
+    translate_any(uses, &args->in, args->in_bytes);
+    translate_sizes(uses, &args->out_begins, args->nranks);
+    translate_sizes(uses, &args->in_begins, args->nranks);
+    translate_words(uses, &args->expert, sent);
+    translate_words(uses, &args->weight, sent);
+    translate_words(uses, &args->kept_experts, sent);
+    translate_words(uses, &args->kept_weights, sent);
+    translate_words(uses, &args->sent, sent);
+    translate_sizes(uses, &args->out_rows, args->nranks);
+    translate_sizes(uses, &args->firsts, args->nranks + 1);
+    translate_words(uses, &args->here, come);
+    translate_words(uses, &args->places, come);
+    translate_words(uses, &args->row_weights, come);
+    translate_words(uses, &args->products, come);
+    translate_words(uses, &args->expert_rows, args->experts_here);
+    translate_words(uses, &args->trouble, 1);
+    translate_sizes(uses, &args->gone, args->nranks);
+    translate_sizes(uses, &args->come, args->nranks);
+    translate_any(uses, &args->other, rows);
+    translate_any(uses, &args->from, verb_is(uses, "reduce") ? rows : tokens);
+    translate_any(uses, &args->to,
+                  args->of_slots            ? sent * sizeof(float)
+                  : verb_is(uses, "finish") ? tokens
+                                            : rows);
+}
+
 static const kernel_kind kinds[] = {
+    {"wefti_rows_", sizeof(wefti_rows_args), of_rows},
     {"wefti_reduce_", sizeof(wefti_reduce_args), of_reduce},
     {"wefti_widen_", sizeof(wefti_cast_args), of_widen},
     {"wefti_narrow_", sizeof(wefti_cast_args), of_narrow},
@@ -181,7 +245,7 @@ bool fake_args_translate(fake_uses *uses, void *args)
         return !uses->failed;
     }
     const kernel_kind *kind = find_kind(uses->kernel);
-    const char *type = uses->kernel + strlen(kind->prefix);
+    const char *type = strrchr(uses->kernel, '_') + 1;
     size_t bytes = 1, wide_bytes = 1;
     for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
         if (strcmp(types[i].name, type) == 0) {

@@ -7,14 +7,19 @@
  * Method   1 to 6 ranks as threads and as processes, on the host with a stream
  *          and without, and on the device whose memory the host does not reach,
  *          in all types; on nodes of equal and of unequal size. Two batches at
- *          once, used in turns. moes.c has the reference.
+ *          once, used in turns. moes.c has the reference. With the argument
+ *          cuda: over one hop, by kernels on the fake driver, each launched in
+ *          a shape that is drawn.
  */
+#include "device/device.h"
 #include "overlap/moe_core.h"
 #include "tests/comm/spread.h"
 #include "tests/overlap/moes.h"
+#include "tests/seed.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -40,6 +45,9 @@ static int check_crossings(const moes_side *self, const weft_moe_batch *batch)
     const wefti_moe_layout *layout = &self->moe->layout;
     const wefti_moe_held *held = batch->held;
     size_t crossed = 0, wanted = 0;
+    if (self->moe->by_kernels) {
+        return 0; /* what it kept is not the host's */
+    }
     for (int rank = 0; rank < self->nranks; rank++) {
         const bool other = layout->nodes[rank] != layout->nodes[self->rank];
         crossed += other ? held->out_rows[0][rank] : 0;
@@ -170,24 +178,33 @@ static void test_moe_takes_any_distribution(void **state)
     }
 }
 
+/* Of types; hidden is more than a block of one scale, not two. */
+static moes_scene typed(const char *device, bool streams,
+                        const weft_dtype types[3])
+{
+    moes_scene of = plain(device, streams);
+    of.dtype = types[0];
+    of.dispatch = types[1];
+    of.combine = types[2];
+    of.hidden = 150;
+    of.rounds = 1;
+    of.node_ranks = 2;
+    return of;
+}
+
+static const weft_dtype types[][3] = {
+    {WEFT_DTYPE_F32, WEFT_DTYPE_F8E4M3, WEFT_DTYPE_F32},
+    {WEFT_DTYPE_BF16, WEFT_DTYPE_BF16, WEFT_DTYPE_BF16},
+    {WEFT_DTYPE_BF16, WEFT_DTYPE_F8E4M3, WEFT_DTYPE_BF16},
+    {WEFT_DTYPE_BF16, WEFT_DTYPE_F8E4M3, WEFT_DTYPE_F32},
+    {WEFT_DTYPE_F16, WEFT_DTYPE_F16, WEFT_DTYPE_F32},
+    {WEFT_DTYPE_F16, WEFT_DTYPE_F8E4M3, WEFT_DTYPE_F16}};
+
 static void test_moe_rounds_as_its_types_say(void **state)
 {
-    static const weft_dtype types[][3] = {
-        {WEFT_DTYPE_F32, WEFT_DTYPE_F8E4M3, WEFT_DTYPE_F32},
-        {WEFT_DTYPE_BF16, WEFT_DTYPE_BF16, WEFT_DTYPE_BF16},
-        {WEFT_DTYPE_BF16, WEFT_DTYPE_F8E4M3, WEFT_DTYPE_BF16},
-        {WEFT_DTYPE_BF16, WEFT_DTYPE_F8E4M3, WEFT_DTYPE_F32},
-        {WEFT_DTYPE_F16, WEFT_DTYPE_F16, WEFT_DTYPE_F32},
-        {WEFT_DTYPE_F16, WEFT_DTYPE_F8E4M3, WEFT_DTYPE_F16}};
     (void)state;
     for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
-        moes_scene of = plain("host", i % 2);
-        of.dtype = types[i][0];
-        of.dispatch = types[i][1];
-        of.combine = types[i][2];
-        of.hidden = 150; /* more than a block of one scale, not two */
-        of.rounds = 1;
-        of.node_ranks = 2;
+        moes_scene of = typed("host", i % 2, types[i]);
         for (of.hops = 1; of.hops <= 2; of.hops++) {
             moes_run_world(of, 5, run_rank);
         }
@@ -289,8 +306,71 @@ static void test_moe_between_processes(void **state)
     assert_int_equal(world_run_processes(&world), 0);
 }
 
-int main(void)
+/* ---- by kernels -----------------------------------------------------------
+ */
+
+weft_status __real_wefti_stream_launch(weft_stream *stream,
+                                       const wefti_launch *launch);
+weft_status __wrap_wefti_stream_launch(weft_stream *stream,
+                                       const wefti_launch *launch);
+
+/* What comes of a kernel does not depend on its launch's shape. */
+weft_status __wrap_wefti_stream_launch(weft_stream *stream,
+                                       const wefti_launch *launch)
 {
+    static atomic_uint_fast64_t launches;
+    uint64_t seed = atomic_fetch_add(&launches, 1);
+    wefti_launch drawn = *launch;
+    drawn.blocks = 1 + (unsigned)(random_next(&seed) % 3);
+    drawn.threads = 32 * (1 + (unsigned)(random_next(&seed) % 4));
+    return __real_wefti_stream_launch(stream, &drawn);
+}
+
+static void test_moe_by_kernels_brings_rows_and_sums(void **state)
+{
+    (void)state;
+    for (int nranks = 1; nranks <= 4; nranks++) {
+        moes_scene of = plain("cuda", nranks % 2 == 0);
+        of.hops = nranks % 2;
+        moes_run_world(of, nranks, run_rank);
+    }
+}
+
+static void test_moe_by_kernels_takes_any_distribution(void **state)
+{
+    moes_scene of = plain("cuda", true);
+    (void)state;
+    of.node_ranks = 2;
+    of.pattern = MOES_ONE;
+    moes_run_world(of, 2, run_rank);
+    of.pattern = MOES_LONELY;
+    moes_run_world(of, 3, run_rank);
+}
+
+static void test_moe_by_kernels_rounds_as_its_types_say(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
+        moes_scene of = typed("cuda", true, types[i]);
+        of.hidden += i % 2; /* rows that end within a word */
+        moes_run_world(of, 3, run_rank);
+    }
+}
+
+static void test_moe_by_kernels_keeps_batches_apart(void **state)
+{
+    (void)state;
+    moes_run_world(plain("cuda", true), 2, run_ahead);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest by_kernels[] = {
+        cmocka_unit_test(test_moe_by_kernels_brings_rows_and_sums),
+        cmocka_unit_test(test_moe_by_kernels_takes_any_distribution),
+        cmocka_unit_test(test_moe_by_kernels_rounds_as_its_types_say),
+        cmocka_unit_test(test_moe_by_kernels_keeps_batches_apart),
+    };
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_moe_between_processes),
         cmocka_unit_test(test_moe_brings_rows_and_sums_on_streams),
@@ -301,5 +381,10 @@ int main(void)
         cmocka_unit_test(test_moe_of_many_bytes),
         cmocka_unit_test(test_moe_batches_are_apart),
     };
+    if (argc > 1 && strcmp(argv[1], "cuda") == 0) {
+        setenv("WEFT_KERNELS", TEST_KERNELS, 1);
+        setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 1);
+        return cmocka_run_group_tests(by_kernels, NULL, NULL);
+    }
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,17 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Goal     What cannot be is refused by name with nothing queued; more rows
- * than a rank has room for, and experts that there are not, fail all ranks with
- * a text that names rank and counts; a rank that dies, or aborts, leaves nobody
- * waiting. Method   Four ranks, over one hop and two, with streams and without,
- * one of which is short of room, gives a wrong expert, aborts or is killed;
- *          every rank's error text is looked at.
+ *          than a rank has room for, and experts that there are not, fail all
+ *          ranks with a text that names rank and counts; a rank that dies, or
+ *          aborts, leaves nobody waiting.
+ * Method   Four ranks, over one hop and two, with streams and without, one of
+ *          which is short of room, gives a wrong expert, aborts or is killed;
+ *          every rank's error text is looked at. With the argument cuda: by
+ *          kernels on the fake driver.
  */
 #include "tests/overlap/moes.h"
 
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -74,19 +77,24 @@ static int run_overflow(weft_comm *comm, void *context)
     return wrong;
 }
 
+/* Token 3 of one rank goes to an expert that there is not. */
+static int spoil(moes_side *self)
+{
+    static const int32_t bad = BAD_EXPERT; /* copied when the stream comes */
+    const size_t at = 3 * (size_t)self->of->slots * sizeof(bad);
+    return self->rank == VICTIM
+               ? CHECK(weft_device_copy(self->device, (char *)self->expert + at,
+                                        &bad, sizeof(bad),
+                                        self->stream) == WEFT_OK)
+               : 0;
+}
+
 static int run_unknown(weft_comm *comm, void *context)
 {
     moes_side self;
-    int wrong = moes_set_up(&self, comm, context) + moes_fill(&self, 0);
-    if (self.rank == VICTIM) {
-        static const int32_t bad =
-            BAD_EXPERT; /* copied when the stream comes */
-        const size_t at = 3 * (size_t)self.of->slots * sizeof(bad);
-        wrong +=
-            CHECK(weft_device_copy(self.device, (char *)self.expert + at, &bad,
-                                   sizeof(bad), self.stream) == WEFT_OK);
-    }
-    wrong += expect_fault(&self, "rank 2 gave token 3 expert 999: allowed is");
+    int wrong =
+        moes_set_up(&self, comm, context) + moes_fill(&self, 0) + spoil(&self) +
+        expect_fault(&self, "rank 2 gave token 3 expert 999: allowed is");
     moes_tear_down(&self);
     return wrong;
 }
@@ -195,6 +203,67 @@ static void test_moe_ends_where_its_communicator_is_aborted(void **state)
     run_all(run_aborted, 0);
 }
 
+/* ---- by kernels -----------------------------------------------------------
+ */
+
+/* What is wrong ends the next operation of the rank it is about. */
+static int expect_later(moes_side *self)
+{
+    weft_status status = WEFT_OK;
+    while (status == WEFT_OK) {
+        status = go_on(self);
+    }
+    return CHECK(status == WEFT_ERR_MISMATCH) +
+           CHECK(strstr(weft_error_text(), "rank 2 has ") != NULL) +
+           CHECK(strstr(weft_error_text(), "more than the capacity") != NULL);
+}
+
+static int run_overflow_later(weft_comm *comm, void *context)
+{
+    moes_side self;
+    int wrong = moes_set_up(&self, comm, context) + moes_fill(&self, 0) +
+                expect_later(&self);
+    moes_tear_down(&self);
+    return wrong;
+}
+
+static int run_unknown_later(weft_comm *comm, void *context)
+{
+    moes_side self;
+    int wrong = moes_set_up(&self, comm, context) + moes_fill(&self, 0) +
+                spoil(&self) + expect_later(&self);
+    moes_tear_down(&self);
+    return wrong;
+}
+
+static void run_by_kernels(world_rank_call call, size_t capacity)
+{
+    for (int streams = 0; streams < 2; streams++) {
+        moes_scene of = plain("cuda", streams);
+        of.capacity = capacity;
+        of.overflows_at = VICTIM;
+        moes_run_world(of, RANKS, call);
+    }
+}
+
+static void test_moe_by_kernels_overflow_ends_every_rank(void **state)
+{
+    (void)state;
+    run_by_kernels(run_overflow_later, ROOM);
+}
+
+static void test_moe_by_kernels_unknown_expert_ends_every_rank(void **state)
+{
+    (void)state;
+    run_by_kernels(run_unknown_later, 0);
+}
+
+static void test_moe_by_kernels_ends_where_it_is_aborted(void **state)
+{
+    (void)state;
+    run_by_kernels(run_aborted, 0);
+}
+
 /* ---- what is refused ------------------------------------------------------
  */
 
@@ -274,6 +343,35 @@ static int run_refused(weft_comm *comm, void *context)
     return wrong;
 }
 
+static int run_two_hops(weft_comm *comm, void *context)
+{
+    const moes_scene *of = context;
+    const weft_moe_config config = {.size_bytes = sizeof(config),
+                                    .comm = comm,
+                                    .device =
+                                        of->devices[weft_comm_get_rank(comm)],
+                                    .hidden = 8,
+                                    .experts = RANKS,
+                                    .slots = 1,
+                                    .tokens = 4,
+                                    .capacity = 4,
+                                    .dtype = WEFT_DTYPE_F32,
+                                    .dispatch_dtype = WEFT_DTYPE_F32,
+                                    .combine_dtype = WEFT_DTYPE_F32,
+                                    .hops = 2};
+    weft_moe *moe = NULL;
+    return CHECK(weft_moe_create(&config, &moe) == WEFT_ERR_UNSUPPORTED) +
+           CHECK(strstr(weft_error_text(), "hops 2: allowed is 0 or 1") !=
+                 NULL) +
+           CHECK(!moe);
+}
+
+static void test_moe_by_kernels_refuses_two_hops(void **state)
+{
+    (void)state;
+    moes_run_world(plain("cuda", true), RANKS, run_two_hops);
+}
+
 static void test_moe_refuses_what_cannot_be(void **state)
 {
     (void)state;
@@ -281,8 +379,14 @@ static void test_moe_refuses_what_cannot_be(void **state)
     moes_run_world(plain("host", false), RANKS, run_refused);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    const struct CMUnitTest by_kernels[] = {
+        cmocka_unit_test(test_moe_by_kernels_overflow_ends_every_rank),
+        cmocka_unit_test(test_moe_by_kernels_unknown_expert_ends_every_rank),
+        cmocka_unit_test(test_moe_by_kernels_ends_where_it_is_aborted),
+        cmocka_unit_test(test_moe_by_kernels_refuses_two_hops),
+    };
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_moe_names_a_rank_that_was_killed),
         cmocka_unit_test(test_moe_overflow_is_named_on_every_rank),
@@ -290,5 +394,10 @@ int main(void)
         cmocka_unit_test(test_moe_ends_where_its_communicator_is_aborted),
         cmocka_unit_test(test_moe_refuses_what_cannot_be),
     };
+    if (argc > 1 && strcmp(argv[1], "cuda") == 0) {
+        setenv("WEFT_KERNELS", TEST_KERNELS, 1);
+        setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 1);
+        return cmocka_run_group_tests(by_kernels, NULL, NULL);
+    }
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

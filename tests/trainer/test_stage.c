@@ -112,6 +112,7 @@ static void make_stages(fixture *fix, const size_t *borders, size_t count)
             fix->arenas[i] = alloc(fix->arena_elems);
         }
     }
+    assert_int_equal(wefti_workspace_alloc(&fix->workspace), WEFT_OK);
     for (size_t s = 0; s <= count; s++) {
         for (size_t i = 0; i < 2 * MICRO; i++) {
             fix->edges[s][i / 2][i % 2] = alloc(TOKENS * small.hidden);

@@ -47,6 +47,9 @@ weft_status wefti_model_create(const wefti_parameters *plan, size_t sequences,
         if (status == WEFT_OK) {
             status = wefti_stage_create(&config, &model->stage);
         }
+        if (status == WEFT_OK) {
+            status = wefti_workspace_alloc(&model->workspace);
+        }
     }
     if (status != WEFT_OK) {
         wefti_model_destroy(model);

@@ -92,16 +92,6 @@ static weft_status check_together(const wefti_config *config)
         return wefti_config_refuse(config, WEFT_ERR_UNSUPPORTED, "checkpoint",
                                    "inside", "%s 0", why);
     }
-    if (strcmp(config->train.device, "host") != 0 &&
-        config->parallel.pipeline_model_parallel_size > 1) {
-        return wefti_config_refuse(
-            config, WEFT_ERR_UNSUPPORTED, "parallel",
-            "pipeline_model_parallel_size",
-            "is not possible in this version with train.device: %s and "
-            "parallel.expert_model_parallel_size above 1: exchanges of several "
-            "micro-batches; allowed is 1",
-            config->train.device);
-    }
     if (strcmp(config->train.device, "cuda") == 0) {
         return wefti_config_refuse(config, WEFT_ERR_UNSUPPORTED, "train",
                                    "device", "%s host or shadow", why);

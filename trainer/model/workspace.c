@@ -94,17 +94,24 @@ static weft_status reserve_woven(wefti_workspace *workspace,
 weft_status wefti_workspace_reserve(wefti_workspace *workspace,
                                     const wefti_program *program)
 {
-    weft_status status = reserve_woven(workspace, program);
+    for (size_t i = WEFTI_REGION_SLOT + 1; i < WEFTI_REGIONS; i++) {
+        if (program->elems[i] > workspace->elems[i]) {
+            workspace->elems[i] = program->elems[i];
+        }
+    }
+    return reserve_woven(workspace, program);
+}
+
+weft_status wefti_workspace_alloc(wefti_workspace *workspace)
+{
+    weft_status status = WEFT_OK;
     for (size_t i = WEFTI_REGION_SLOT + 1;
          i < WEFTI_REGIONS && status == WEFT_OK; i++) {
-        size_t elems = program->elems[i];
-        if (elems <= workspace->elems[i]) {
-            continue;
+        if (workspace->elems[i] > 0) {
+            workspace->arena_elems += workspace->elems[i];
+            status =
+                alloc(workspace, workspace->elems[i], &workspace->regions[i]);
         }
-        wefti_storage_free_on(workspace->device, workspace->regions[i]);
-        workspace->arena_elems += elems - workspace->elems[i];
-        workspace->elems[i] = elems;
-        status = alloc(workspace, elems, &workspace->regions[i]);
     }
     return status;
 }

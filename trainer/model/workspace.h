@@ -44,10 +44,13 @@ WEFT_NODISCARD weft_status wefti_workspace_share(wefti_workspace *workspace,
 void wefti_workspace_fini(wefti_workspace *workspace);
 
 /*
- * wefti_workspace_reserve - room for a planned program's passes; no pass is
- * under way. Returns OK | ERR_NO_MEMORY.
+ * wefti_workspace_reserve - what a planned program's passes will need, which
+ * wefti_workspace_alloc, once all are planned, makes room for: memory that is
+ * being cleared on a stream cannot be exchanged for more. Both return OK |
+ * ERR_NO_MEMORY.
  */
 WEFT_NODISCARD weft_status wefti_workspace_reserve(
     wefti_workspace *workspace, const wefti_program *program);
+WEFT_NODISCARD weft_status wefti_workspace_alloc(wefti_workspace *workspace);
 
 #endif

@@ -199,7 +199,7 @@ static weft_status make_stages(wefti_pipe *pipe, const wefti_parameters *plan)
             return status;
         }
     }
-    return WEFT_OK;
+    return wefti_workspace_alloc(&pipe->workspace);
 }
 
 /* Whether the rank has the first or the last stage of a direction. */

@@ -75,9 +75,10 @@
       "file with NCCL, for WEFT_ROUTE=nccl; empty: libnccl.so.2")              \
     X(NCCL_SHARED_GPU, TEXT, "off", 0, 0,                                      \
       "whether NCCL is asked even where ranks share a GPU: on or off")         \
-    X(NCCL_REPORT, INT, "0", 0, 1,                                             \
+    X(NCCL_REPORT, TEXT, "0", 0, 0,                                            \
       "1: the library in NCCL's place logs what each communicator has "        \
-      "carried when it ends")                                                  \
+      "carried when it ends; else a file that gets a line of JSON for it, "    \
+      "too; 0: neither")                                                       \
     X(SPIN_US, INT, "-1", -1, 1000000,                                         \
       "how long a waiter spins before it yields; -1: by cores and ranks")      \
     X(NET_RATES, TEXT, "measured", 0, 0,                                       \

@@ -118,8 +118,11 @@ static void forget_requests(wefti_door_comm *comm)
 /* Nobody is inside any more. */
 static void destroy(wefti_door_comm *comm)
 {
-    wefti_door_report_print(&comm->report, comm->rank, comm->nranks,
-                            comm->wish.name);
+    wefti_door_report_print(&comm->report,
+                            &(wefti_door_reporter){.name = comm->wish.name,
+                                                   .carrier = "weft",
+                                                   .rank = comm->rank,
+                                                   .nranks = comm->nranks});
     weft_comm_destroy(comm->weft);
     forget_requests(comm);
     for (size_t i = 0; i < comm->stream_count; i++) {

@@ -1,24 +1,27 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * doors/nccl/door_report.c - a table in the log, whatever the log's level: it
- * was asked for.
+ * was asked for. Several ranks, and processes, may name one file: each adds
+ * its line in one write.
  */
 #include "doors/nccl/door_report.h"
 
 #include "base/clock.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "base/settings.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 void wefti_door_report_init(wefti_door_report *report)
 {
-    int64_t wanted = 0;
-    weft_status status = wefti_setting_int(WEFTI_SETTING_NCCL_REPORT, &wanted);
-    if (status != WEFT_OK) {
-        wefti_log(WEFTI_LOG_WARN, -1, "%s", weft_error_text());
-    }
-    *report = (wefti_door_report){.wanted = status == WEFT_OK && wanted == 1};
+    const char *text = wefti_setting_text(WEFTI_SETTING_NCCL_REPORT);
+    *report = (wefti_door_report){.wanted = strcmp(text, "0") != 0};
 }
 
 int64_t wefti_door_report_now(const wefti_door_report *report)
@@ -44,18 +47,117 @@ void wefti_door_report_add(wefti_door_report *report, weft_collective what,
     }
 }
 
-void wefti_door_report_print(const wefti_door_report *report, int rank,
-                             int nranks, const char *name)
+static const char *tally_text(int what)
 {
-    for (int what = 0; report->wanted && what < WEFT_COLLECTIVE_COUNT; what++) {
-        const wefti_door_tally *tally = &report->tallies[what];
-        if (tally->calls > 0) {
-            wefti_log(WEFTI_LOG_ERROR, rank,
-                      "nccl report: \"%s\" of %d ranks: %s: %" PRIu64
-                      " calls, %" PRIu64 " bytes, %.3f ms in calls",
-                      name[0] ? name : "world", nranks,
-                      weft_collective_text((weft_collective)what), tally->calls,
-                      tally->bytes, (double)tally->ns / 1e6);
+    return what < WEFT_COLLECTIVE_COUNT
+               ? weft_collective_text((weft_collective)what)
+               : "other";
+}
+
+static void print_tally(const wefti_door_tally *tally, int what,
+                        const wefti_door_reporter *reporter)
+{
+    char ranks[32] = "", gpu[80] = "";
+    if (reporter->nranks > 0) {
+        snprintf(ranks, sizeof(ranks), " of %d ranks", reporter->nranks);
+    }
+    if (tally->on_gpu > 0) {
+        snprintf(gpu, sizeof(gpu), ", %.3f ms queued, %.3f ms on the GPU",
+                 (double)tally->queued_ns / 1e6, (double)tally->gpu_ns / 1e6);
+    }
+    wefti_log(WEFTI_LOG_ERROR, reporter->rank,
+              "nccl report: \"%s\"%s: %s: %" PRIu64 " calls, %" PRIu64
+              " bytes, %.3f ms in calls%s",
+              reporter->name[0] ? reporter->name : "world", ranks,
+              tally_text(what), tally->calls, tally->bytes,
+              (double)tally->ns / 1e6, gpu);
+}
+
+static void write_tally(wefti_json *json, const wefti_door_tally *tally,
+                        int what)
+{
+    wefti_json_object_open(json, NULL);
+    wefti_json_text(json, "op", tally_text(what));
+    wefti_json_uint(json, "calls", tally->calls);
+    wefti_json_uint(json, "bytes", tally->bytes);
+    wefti_json_real(json, "time_ms", (double)tally->ns / 1e6);
+    if (tally->on_gpu > 0) {
+        wefti_json_uint(json, "on_gpu", tally->on_gpu);
+        wefti_json_real(json, "queued_ms", (double)tally->queued_ns / 1e6);
+        wefti_json_real(json, "gpu_ms", (double)tally->gpu_ns / 1e6);
+    }
+    wefti_json_object_close(json);
+}
+
+static void write_report(FILE *file, const wefti_door_report *report,
+                         const wefti_door_reporter *reporter)
+{
+    char hash[20];
+    wefti_json json;
+    snprintf(hash, sizeof(hash), "%016" PRIx64, reporter->hash);
+    wefti_json_init(&json, file);
+    wefti_json_object_open(&json, NULL);
+    wefti_json_text(&json, "communicator", reporter->name);
+    wefti_json_text(&json, "hash", reporter->hash ? hash : NULL);
+    wefti_json_text(&json, "carrier", reporter->carrier);
+    wefti_json_int(&json, "rank", reporter->rank);
+    wefti_json_int(&json, "nranks", reporter->nranks);
+    wefti_json_array_open(&json, "rows");
+    for (int what = 0; what <= WEFT_COLLECTIVE_COUNT; what++) {
+        if (report->tallies[what].calls > 0) {
+            write_tally(&json, &report->tallies[what], what);
         }
+    }
+    wefti_json_array_close(&json);
+    wefti_json_object_close(&json);
+    if (wefti_json_fini(&json) != WEFT_OK) {
+        wefti_log(WEFTI_LOG_ERROR, reporter->rank, "%s", weft_error_text());
+    }
+}
+
+/* False: errno says why. */
+static bool append(const char *path, const char *text, size_t bytes)
+{
+    const int fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644);
+    const bool written = fd >= 0 && write(fd, text, bytes) == (ssize_t)bytes;
+    const int error = errno;
+    if (fd >= 0) {
+        close(fd);
+    }
+    errno = error;
+    return written;
+}
+
+static void append_report(const wefti_door_report *report,
+                          const wefti_door_reporter *reporter, const char *path)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *file = open_memstream(&text, &bytes);
+    if (file) {
+        write_report(file, report, reporter);
+    }
+    if (!file || fclose(file) || !append(path, text, bytes)) {
+        wefti_log(WEFTI_LOG_ERROR, reporter->rank,
+                  "WEFT_NCCL_REPORT %s: cannot be written: %s", path,
+                  strerror(errno));
+    }
+    free(text);
+}
+
+void wefti_door_report_print(const wefti_door_report *report,
+                             const wefti_door_reporter *reporter)
+{
+    const char *path = wefti_setting_text(WEFTI_SETTING_NCCL_REPORT);
+    if (!report->wanted) {
+        return;
+    }
+    for (int what = 0; what <= WEFT_COLLECTIVE_COUNT; what++) {
+        if (report->tallies[what].calls > 0) {
+            print_tally(&report->tallies[what], what, reporter);
+        }
+    }
+    if (strcmp(path, "0") != 0 && strcmp(path, "1") != 0) {
+        append_report(report, reporter, path);
     }
 }

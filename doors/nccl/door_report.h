@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * doors/nccl/door_report.h - what a communicator has carried, for
- * WEFT_NCCL_REPORT.
+ * WEFT_NCCL_REPORT: lines in the log, and a line of JSON in a file.
  */
 #ifndef DOORS_NCCL_DOOR_REPORT_H
 #define DOORS_NCCL_DOOR_REPORT_H
@@ -11,17 +11,34 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Of one kind of operation; ns: in calls, waiting for it included. */
+/*
+ * Of one kind of operation.
+ *
+ * ns          in calls, waiting for it included
+ * gpu_ns      on the GPU, from when its kernels began to their end
+ * queued_ns   from the calls to when they began
+ * on_gpu      how many have been seen there; 0: the two say nothing
+ */
 typedef struct wefti_door_tally {
-    uint64_t calls, bytes;
-    int64_t ns;
+    uint64_t calls, bytes, on_gpu;
+    int64_t ns, gpu_ns, queued_ns;
 } wefti_door_tally;
 
-/* Counted by the one thread that uses the communicator. */
+/* Counted by one thread at a time. The last tally is for operations that have
+ * no name here. */
 typedef struct wefti_door_report {
     bool wanted;
-    wefti_door_tally tallies[WEFT_COLLECTIVE_COUNT];
+    wefti_door_tally tallies[WEFT_COLLECTIVE_COUNT + 1];
 } wefti_door_report;
+
+/* Whose report it is. hash: of a communicator of NCCL's, 0: none. nranks 0:
+ * not known. */
+typedef struct wefti_door_reporter {
+    const char *name; /* "": none */
+    const char *carrier;
+    uint64_t hash;
+    int rank, nranks;
+} wefti_door_reporter;
 
 /* Asks the environment whether anybody wants one. */
 void wefti_door_report_init(wefti_door_report *report);
@@ -38,7 +55,7 @@ void wefti_door_report_wait(wefti_door_report *report, weft_collective what,
                             int64_t since_ns);
 
 /* Once, when its communicator ends: a line for each kind that there was. */
-void wefti_door_report_print(const wefti_door_report *report, int rank,
-                             int nranks, const char *name);
+void wefti_door_report_print(const wefti_door_report *report,
+                             const wefti_door_reporter *reporter);
 
 #endif

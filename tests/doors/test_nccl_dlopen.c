@@ -121,12 +121,36 @@ static void test_report_is_logged_when_wanted(void **state)
     assert_non_null(strstr(text, "all_reduce: 2 calls, 56 bytes"));
 }
 
+static void test_report_goes_to_the_file_that_is_named(void **state)
+{
+    char path[] = "/tmp/weft_report_XXXXXX", text[2000];
+    const int fd = mkstemp(path);
+    (void)state;
+    assert_true(fd >= 0);
+    setenv("WEFT_NCCL_REPORT", path, 1);
+    read_log(text, sizeof(text), add_up_twice);
+    unsetenv("WEFT_NCCL_REPORT");
+    assert_non_null(strstr(text, "all_reduce: 2 calls, 56 bytes"));
+    const ssize_t bytes = read(fd, text, sizeof(text) - 1);
+    assert_true(bytes > 0);
+    text[bytes] = '\0';
+    assert_non_null(strstr(text, "\"hash\": null, \"carrier\": \"weft\""));
+    assert_non_null(strstr(text, "\"rank\": 0, \"nranks\": 1, "));
+    assert_non_null(
+        strstr(text, "{\"op\": \"all_reduce\", \"calls\": 2, \"bytes\": 56"));
+    assert_true(text[bytes - 1] == '\n' &&
+                strchr(text, '\n') + 1 == &text[bytes]);
+    close(fd);
+    unlink(path);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_name_is_found),
         cmocka_unit_test(test_ranks_talk_through_the_handle),
-        cmocka_unit_test(test_report_is_logged_when_wanted)};
+        cmocka_unit_test(test_report_is_logged_when_wanted),
+        cmocka_unit_test(test_report_goes_to_the_file_that_is_named)};
     setenv("CUDA_VISIBLE_DEVICES", "", 1);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

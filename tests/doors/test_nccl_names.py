@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""test_nccl_names.py LIBRARY ABI_HEADER [INCLUDE_DIR OF nccl.h]
+"""test_nccl_names.py LIBRARY ABI_HEADER PAGE [INCLUDE_DIR OF nccl.h]
 
 Goal: the library in NCCL's place offers every function of NCCL's, weak, with
-its strong twin, and nothing else; its soname is NCCL's.
-Method: nm and readelf, beside the list in our header; and, where nccl.h is
-installed, beside what that declares.
+its strong twin, and nothing else; its soname is NCCL's. The drop-in page says
+of each, once, what happens.
+Method: nm and readelf, and the rows of the page's table, beside the list in our
+header; and, where nccl.h is installed, beside what that declares.
 """
 import os
 import re
@@ -57,6 +58,14 @@ def declared(folder):
     return host, kernels
 
 
+def documented(path):
+    """The names in the first cells of the table of functions."""
+    with open(path, encoding="utf-8") as file:
+        section = file.read().split("## The functions\n")[1].split("\n## ")[0]
+    cells = re.findall(r"^\| ([A-Z].*?) \|", section, flags=re.M)
+    return sorted("nccl" + name for cell in cells for name in cell.split(", "))
+
+
 def main():
     failures = []
 
@@ -65,7 +74,7 @@ def main():
             failures.append(text)
             print("FAILED:", text)
 
-    library, header = sys.argv[1:3]
+    library, header, page = sys.argv[1:4]
     kinds = offered(library)
     host, kernels = listed(header)
     expect(len(host) == HOST and len(kernels) == KERNELS,
@@ -78,10 +87,12 @@ def main():
     expect(len(kinds) == 2 * (HOST + KERNELS), "more is visible: %s" % (
         sorted(set(kinds) - {p + n for n in host + kernels
                              for p in ("", "p")})))
+    expect(documented(page) == sorted(host + kernels), "%s: %s" % (
+        page, sorted(set(documented(page)) ^ set(host + kernels))))
     soname = re.search(r"SONAME.*\[(.*)\]", tool("readelf", "-d", library))
     expect(soname and soname.group(1) == "libnccl.so.2", "soname %s" % soname)
-    if len(sys.argv) > 3 and os.path.exists(sys.argv[3] + "/nccl.h"):
-        theirs, for_kernels = declared(sys.argv[3])
+    if len(sys.argv) > 4 and os.path.exists(sys.argv[4] + "/nccl.h"):
+        theirs, for_kernels = declared(sys.argv[4])
         expect({n for h in host for n in (h, "p" + h)} == theirs,
                "nccl.h: %s" % sorted(
                    {n for h in host for n in (h, "p" + h)} ^ theirs))

@@ -25,7 +25,7 @@ set(weft_math_kernel_sources
     ${math}/experts.cu ${math}/gemm.cu ${math}/rmsnorm.cu ${math}/rope.cu
     ${math}/route.cu ${math}/sumsq.cu ${math}/swiglu.cu)
 set(weft_math_kernel_headers
-    ${math}/attention_rows.cuh ${math}/gemm_tile.cuh ${math}/math_launch.h
+    ${math}/attention_tiles.cuh ${math}/gemm_tile.cuh ${math}/math_launch.h
     ${math}/math_pack.cuh ${math}/math_real.cuh
     ${wire}/device_float.cuh ${wire}/dynamic_shared.cuh)
 weft_include_root(kernels/math_cuda math_cuda_root kernels/math kernels/wire)

@@ -8,9 +8,11 @@
  *     dkdv  a block's keys through all queries of the heads that share them:
  *           dv += p^T dout,  dk += ds^T q
  *
- * Sums go in order of keys, and of heads and then queries.
+ * Sums go in order of keys, and of heads and then queries. Heads of more
+ * columns than a window has go through the other side again for the next
+ * window.
  */
-#include "kernels/math/attention_rows.cuh"
+#include "kernels/math/attention_tiles.cuh"
 
 template <class Real, class Out>
 static __device__ inline void
@@ -65,131 +67,153 @@ attention_weight(const wefti_math_attention_shape &shape, size_t i, size_t j,
 
 template <class Grad, class Real>
 static __device__ inline void
-attention_store(typename Real::wide (*sum)[ATTENTION_PARTS], void *to,
-                size_t offset, size_t stride, size_t head_size, size_t first,
-                size_t count, bool accumulate)
+attention_store(typename attention_tiles<Real>::sums_of &sum, void *to,
+                size_t offset, size_t stride, size_t head_size, unsigned first,
+                unsigned count, unsigned window, bool accumulate)
 {
     typedef typename Real::wide wide;
-    attention_rows<Real>::each(
-        sum, head_size, first, count,
-        [&](wide &value, unsigned, size_t i, unsigned d) {
-            size_t at = offset + i * stride + d;
+    attention_tiles<Real>::each(
+        sum, first, count, window, (unsigned)head_size,
+        [&](wide &value, unsigned, size_t row, unsigned d) {
+            size_t at = offset + row * stride + d;
             store<Grad>(to, at,
                         accumulate ? load<Grad>(to, at) + value : value);
         });
 }
 
+/* The arrays of one head. */
+template <class Real> struct attention_sides {
+    attention_side<Real> q, k, v, dout;
+
+    __device__ inline attention_sides(const wefti_math_attention_backward &args,
+                                      const attention_head &head)
+        : q(attention_queries_of<Real>(args.shape, args.q, head.q,
+                                       args.shape.q_stride)),
+          k(attention_keys_of<Real>(args.shape, args.k, head.kv)),
+          v(attention_keys_of<Real>(args.shape, args.v, head.kv)),
+          dout(attention_queries_of<Real>(args.shape, args.dout, head.o,
+                                          args.shape.o_stride))
+    {
+    }
+};
+
 template <class Real, class Grad>
 static __device__ inline void
 attention_dq_band(const wefti_math_attention_backward &args,
-                  const attention_rows<Real> &block, const attention_head &head,
-                  size_t first)
+                  const attention_tiles<Real> &block,
+                  const attention_head &head, unsigned first, unsigned window)
 {
     typedef typename Real::wide wide;
-    typedef attention_rows<Real> rows;
+    typedef attention_tiles<Real> tiles;
     const wefti_math_attention_shape &shape = args.shape;
-    wide dq[rows::ROWS][ATTENTION_PARTS] = {};
-    attention_row<wide> row[rows::ROWS];
+    const attention_sides<Real> of(args, head);
+    typename tiles::sums_of dq = {};
+    size_t last = first + tiles::TILE < shape.q_tokens ? first + tiles::TILE
+                                                       : shape.q_tokens;
+    unsigned seen = attention_visible(shape, last - 1);
+    for (unsigned key = 0; key < seen; key += tiles::TILE) {
+        typename tiles::dots_of p, slope;
+        block.dots(p, of.q, first, of.k, key);
 #pragma unroll
-    for (unsigned r = 0; r < rows::ROWS; r++) {
-        row[r] = attention_row_at<Real>(args, head, rows::own_row(first) + r);
-    }
-    size_t last = first + rows::BLOCK_ROWS < shape.q_tokens
-                      ? first + rows::BLOCK_ROWS
-                      : shape.q_tokens;
-    size_t seen = attention_visible(shape, last - 1);
-    for (size_t key = 0; key < seen; key += ATTENTION_TILE) {
-        wide dot[rows::ROWS], slope[rows::ROWS];
-        block.fill(at_elem<Real>(args.v, head.kv), shape.kv_stride, key,
-                   shape.kv_tokens);
-        block.dots(slope, at_elem<Real>(args.dout, head.o), shape.o_stride,
-                   first, shape.q_tokens);
-        block.fill(at_elem<Real>(args.k, head.kv), shape.kv_stride, key,
-                   shape.kv_tokens);
-        block.dots(dot, at_elem<Real>(args.q, head.q), shape.q_stride, first,
-                   shape.q_tokens);
+        for (unsigned i = 0; i < tiles::SIDE; i++) {
+            unsigned query = tiles::own_row(first) + i;
+            wide lse = attention_row_at<Real>(args, head, query).lse;
 #pragma unroll
-        for (unsigned r = 0; r < rows::ROWS; r++) {
-            wide p = attention_weight(shape, rows::own_row(first) + r,
-                                      key + warp_lane(), dot[r], row[r].lse);
-            slope[r] = p * (slope[r] - row[r].delta) * (wide)shape.scale;
+            for (unsigned j = 0; j < tiles::SIDE; j++) {
+                p[i][j] = attention_weight(
+                    shape, query, key + attention_x() + ATTENTION_EDGE * j,
+                    p[i][j], lse);
+            }
+        }
+        block.put_weights(p);
+        block.dots(slope, of.dout, first, of.v, key);
+        block.get_weights(p); /* as registers are few */
+#pragma unroll
+        for (unsigned i = 0; i < tiles::SIDE; i++) {
+            unsigned query = tiles::own_row(first) + i;
+            wide delta = attention_row_at<Real>(args, head, query).delta;
+#pragma unroll
+            for (unsigned j = 0; j < tiles::SIDE; j++) {
+                slope[i][j] =
+                    p[i][j] * (slope[i][j] - delta) * (wide)shape.scale;
+            }
         }
         block.put_weights(slope);
-        block.add(dq);
+        block.add(dq, of.k, key, window);
     }
-    attention_store<Grad, Real>(dq, args.dq, head.q, shape.q_stride,
-                                shape.head_size, first, shape.q_tokens,
-                                args.accumulate);
+    attention_store<Grad, Real>(
+        dq, args.dq, head.q, shape.q_stride, shape.head_size, first,
+        (unsigned)shape.q_tokens, window, args.accumulate);
 }
 
 /* Adds one head's queries to a block of keys' sums. */
 template <class Real>
 static __device__ inline void
 attention_dkdv_head(const wefti_math_attention_backward &args,
-                    const attention_rows<Real> &block,
-                    const attention_head &head, size_t first,
-                    typename Real::wide (*dk)[ATTENTION_PARTS],
-                    typename Real::wide (*dv)[ATTENTION_PARTS])
+                    const attention_tiles<Real> &block,
+                    const attention_head &head, unsigned first, unsigned window,
+                    typename attention_tiles<Real>::sums_of &dk,
+                    typename attention_tiles<Real>::sums_of &dv)
 {
     typedef typename Real::wide wide;
-    typedef attention_rows<Real> rows;
+    typedef attention_tiles<Real> tiles;
     const wefti_math_attention_shape &shape = args.shape;
+    const attention_sides<Real> of(args, head);
     int64_t sees = shape.causal ? (int64_t)first - shape.causal_offset : 0;
-    size_t query =
-        sees > 0 ? (size_t)sees / ATTENTION_TILE * ATTENTION_TILE : 0;
-    for (; query < shape.q_tokens; query += ATTENTION_TILE) {
-        size_t i = query + warp_lane();
-        attention_row<wide> row = attention_row_at<Real>(args, head, i);
-        wide p[rows::ROWS], slope[rows::ROWS];
-        block.fill(at_elem<Real>(args.q, head.q), shape.q_stride, query,
-                   shape.q_tokens);
-        block.dots(p, at_elem<Real>(args.k, head.kv), shape.kv_stride, first,
-                   shape.kv_tokens);
+    unsigned query = sees > 0 ? (unsigned)sees / tiles::TILE * tiles::TILE : 0;
+    for (; query < shape.q_tokens; query += tiles::TILE) {
+        typename tiles::dots_of p, slope;
+        block.dots(p, of.k, first, of.q, query);
 #pragma unroll
-        for (unsigned r = 0; r < rows::ROWS; r++) {
-            p[r] = attention_weight(shape, i, rows::own_row(first) + r, p[r],
-                                    row.lse);
+        for (unsigned j = 0; j < tiles::SIDE; j++) {
+            unsigned i = query + attention_x() + ATTENTION_EDGE * j;
+            wide lse = attention_row_at<Real>(args, head, i).lse;
+#pragma unroll
+            for (unsigned n = 0; n < tiles::SIDE; n++) {
+                p[n][j] = attention_weight(shape, i, tiles::own_row(first) + n,
+                                           p[n][j], lse);
+            }
         }
-        block.fill(at_elem<Real>(args.dout, head.o), shape.o_stride, query,
-                   shape.q_tokens);
-        block.dots(slope, at_elem<Real>(args.v, head.kv), shape.kv_stride,
-                   first, shape.kv_tokens);
         block.put_weights(p);
-        block.add(dv);
+        block.add(dv, of.dout, query, window);
+        block.dots(slope, of.v, first, of.dout, query);
+        block.get_weights(p);
 #pragma unroll
-        for (unsigned r = 0; r < rows::ROWS; r++) {
-            slope[r] = p[r] * (slope[r] - row.delta) * (wide)shape.scale;
+        for (unsigned j = 0; j < tiles::SIDE; j++) {
+            unsigned i = query + attention_x() + ATTENTION_EDGE * j;
+            wide delta = attention_row_at<Real>(args, head, i).delta;
+#pragma unroll
+            for (unsigned n = 0; n < tiles::SIDE; n++) {
+                slope[n][j] =
+                    p[n][j] * (slope[n][j] - delta) * (wide)shape.scale;
+            }
         }
         block.put_weights(slope);
-        block.fill(at_elem<Real>(args.q, head.q), shape.q_stride, query,
-                   shape.q_tokens);
-        block.add(dk);
+        block.add(dk, of.q, query, window);
     }
 }
 
 template <class Real, class Grad>
 static __device__ inline void
 attention_dkdv_band(const wefti_math_attention_backward &args,
-                    const attention_rows<Real> &block, size_t sequence,
-                    size_t kv_head, size_t first)
+                    const attention_tiles<Real> &block, size_t sequence,
+                    size_t kv_head, unsigned first, unsigned window)
 {
-    typedef typename Real::wide wide;
-    typedef attention_rows<Real> rows;
+    typedef attention_tiles<Real> tiles;
     const wefti_math_attention_shape &shape = args.shape;
     size_t group = shape.heads / shape.kv_heads;
-    wide dk[rows::ROWS][ATTENTION_PARTS] = {};
-    wide dv[rows::ROWS][ATTENTION_PARTS] = {};
+    typename tiles::sums_of dk = {}, dv = {};
     attention_head head = {};
     for (size_t h = kv_head * group; h < (kv_head + 1) * group; h++) {
         head = attention_head_at(shape, sequence, h);
-        attention_dkdv_head<Real>(args, block, head, first, dk, dv);
+        attention_dkdv_head<Real>(args, block, head, first, window, dk, dv);
     }
-    attention_store<Grad, Real>(dk, args.dk, head.kv, shape.kv_stride,
-                                shape.head_size, first, shape.kv_tokens,
-                                args.accumulate);
-    attention_store<Grad, Real>(dv, args.dv, head.kv, shape.kv_stride,
-                                shape.head_size, first, shape.kv_tokens,
-                                args.accumulate);
+    attention_store<Grad, Real>(
+        dk, args.dk, head.kv, shape.kv_stride, shape.head_size, first,
+        (unsigned)shape.kv_tokens, window, args.accumulate);
+    attention_store<Grad, Real>(
+        dv, args.dv, head.kv, shape.kv_stride, shape.head_size, first,
+        (unsigned)shape.kv_tokens, window, args.accumulate);
 }
 
 template <class Real, class Grad>
@@ -198,13 +222,17 @@ attention_dq(const wefti_math_attention_backward &args,
              typename Real::wide *shared)
 {
     const wefti_math_attention_shape &shape = args.shape;
-    attention_rows<Real> block(shared, shape.head_size);
-    attention_bands<Real>(shape.q_tokens, shape.sequences, shape.heads,
-                          [&](size_t sequence, size_t h, size_t first) {
-                              attention_dq_band<Real, Grad>(
-                                  args, block,
-                                  attention_head_at(shape, sequence, h), first);
-                          });
+    attention_tiles<Real> block(shared);
+    attention_bands<Real>(
+        shape.q_tokens, shape.sequences, shape.heads, true,
+        [&](unsigned sequence, unsigned h, unsigned first) {
+            for (unsigned window = 0; window < shape.head_size;
+                 window += attention_tiles<Real>::WINDOW) {
+                attention_dq_band<Real, Grad>(
+                    args, block, attention_head_at(shape, sequence, h), first,
+                    window);
+            }
+        });
 }
 
 template <class Real, class Grad>
@@ -213,23 +241,29 @@ attention_dkdv(const wefti_math_attention_backward &args,
                typename Real::wide *shared)
 {
     const wefti_math_attention_shape &shape = args.shape;
-    attention_rows<Real> block(shared, shape.head_size);
-    attention_bands<Real>(shape.kv_tokens, shape.sequences, shape.kv_heads,
-                          [&](size_t sequence, size_t h, size_t first) {
-                              attention_dkdv_band<Real, Grad>(
-                                  args, block, sequence, h, first);
-                          });
+    attention_tiles<Real> block(shared);
+    attention_bands<Real>(
+        shape.kv_tokens, shape.sequences, shape.kv_heads, false,
+        [&](unsigned sequence, unsigned h, unsigned first) {
+            for (unsigned window = 0; window < shape.head_size;
+                 window += attention_tiles<Real>::WINDOW) {
+                attention_dkdv_band<Real, Grad>(args, block, sequence, h, first,
+                                                window);
+            }
+        });
 }
 
 #define DELTA_KERNEL(name, type, out)                                          \
-    extern "C" __global__ void __launch_bounds__(WEFTI_MATH_THREADS, 1)        \
+    extern "C" __global__ void __launch_bounds__(WEFTI_MATH_THREADS,           \
+                                                 ATTENTION_BLOCKS)             \
         wefti_math_attention_delta_##name(                                     \
             const __grid_constant__ wefti_math_attention_delta args)           \
     {                                                                          \
         attention_delta<real_##type, real_##out>(args);                        \
     }
 #define BACKWARD_KERNEL(op, name, type, grad)                                  \
-    extern "C" __global__ void __launch_bounds__(WEFTI_MATH_THREADS, 1)        \
+    extern "C" __global__ void __launch_bounds__(WEFTI_MATH_THREADS,           \
+                                                 ATTENTION_BLOCKS)             \
         wefti_math_attention_##op##_##name(                                    \
             const __grid_constant__ wefti_math_attention_backward args)        \
     {                                                                          \

@@ -6,9 +6,12 @@
  *     scores = q K^T; top, sum and o follow the greatest score so far;
  *     o += exp(scores - top) V
  *
- * A query's result rests on its own row only, in order of keys.
+ * A query's result rests on its own row only, in order of keys. Heads of more
+ * columns than a window has go through the keys again for the next window.
  */
-#include "kernels/math/attention_rows.cuh"
+#include "kernels/math/attention_tiles.cuh"
+
+#include <limits.h>
 
 /* NaNs are passed over, if not all are: all lanes get the same. */
 static __device__ inline float real_max(float a, float b)
@@ -21,119 +24,158 @@ static __device__ inline double real_max(double a, double b)
     return fmax(a, b);
 }
 
-template <class Wide> static __device__ inline Wide warp_top(Wide value)
+/* Over the threads of a row. */
+template <class Wide> static __device__ inline Wide row_top(Wide value)
 {
 #pragma unroll
-    for (unsigned step = WARP / 2; step != 0; step /= 2) {
+    for (unsigned step = ATTENTION_EDGE / 2; step != 0; step /= 2) {
         value = real_max(value, __shfl_xor_sync(WARP_WHOLE, value, step));
     }
     return value;
 }
 
-/* The queries of a warp on their way through the keys. */
+template <class Wide> static __device__ inline Wide row_sum(Wide value)
+{
+#pragma unroll
+    for (unsigned step = ATTENTION_EDGE / 2; step != 0; step /= 2) {
+        value += __shfl_xor_sync(WARP_WHOLE, value, step);
+    }
+    return value;
+}
+
+/* The queries of a thread on their way through the keys. */
 template <class Real> struct attention_query {
     typedef typename Real::wide wide;
-    typedef attention_rows<Real> rows;
-    wide top[rows::ROWS], sum[rows::ROWS];
-    wide o[rows::ROWS][ATTENTION_PARTS]; /* not yet divided */
+    typedef attention_tiles<Real> tiles;
+    wide top[tiles::SIDE];
+    wide sum[tiles::SIDE];     /* of this thread's keys, at last of the row's */
+    typename tiles::sums_of o; /* not yet divided */
 
     /* From nothing, or from what was merged before. */
     template <class Out>
     __device__ inline void start(const wefti_math_attention_forward &args,
-                                 const attention_head &head, size_t first)
+                                 const attention_head &head, unsigned first,
+                                 unsigned window)
     {
         const wide *lse = static_cast<const wide *>(args.lse);
 #pragma unroll
-        for (unsigned r = 0; r < rows::ROWS; r++) {
-            size_t i = rows::own_row(first) + r;
-            bool more = args.merge && i < args.shape.q_tokens;
-            top[r] =
-                more ? lse[head.row + i * args.shape.heads] : -(wide)INFINITY;
-            sum[r] = top[r] > -(wide)INFINITY ? 1 : 0;
-            for (unsigned part = 0; part < ATTENTION_PARTS; part++) {
-                o[r][part] = 0;
+        for (unsigned i = 0; i < tiles::SIDE; i++) {
+            size_t row = tiles::own_row(first) + i;
+            bool more = args.merge && row < args.shape.q_tokens;
+            top[i] =
+                more ? lse[head.row + row * args.shape.heads] : -(wide)INFINITY;
+            sum[i] = top[i] > -(wide)INFINITY && attention_x() == 0 ? 1 : 0;
+#pragma unroll
+            for (unsigned n = 0; n < ATTENTION_GROUPS * tiles::SIDE; n++) {
+                o[n / tiles::SIDE][i][n % tiles::SIDE] = 0;
             }
         }
         if (args.merge) {
-            rows::each(o, args.shape.head_size, first, args.shape.q_tokens,
-                       [&](wide &value, unsigned r, size_t i, unsigned d) {
-                           if (sum[r] > 0) {
-                               value = load<Out>(
-                                   args.o,
-                                   head.o + i * args.shape.o_stride + d);
-                           }
-                       });
+            tiles::each(o, first, (unsigned)args.shape.q_tokens, window,
+                        (unsigned)args.shape.head_size,
+                        [&](wide &value, unsigned i, size_t row, unsigned d) {
+                            if (top[i] > -(wide)INFINITY) {
+                                value = load<Out>(
+                                    args.o,
+                                    head.o + row * args.shape.o_stride + d);
+                            }
+                        });
             __syncwarp(); /* all have read lse, which one of them writes */
         }
     }
 
-    /* Turns row r's scores into weights; o and sum move to the new top. */
-    __device__ inline wide rise(unsigned r, wide score)
+    /* Turns row i's scores into weights; o and sum move to the new top. */
+    __device__ inline void rise(unsigned i, wide *score)
     {
-        wide above = warp_top(score);
-        above = above > top[r] ? above : top[r];
-        if (above == -(wide)INFINITY) { /* nothing seen yet, but for NaNs */
-            wide weight = score != score ? score : 0;
-            sum[r] += warp_sum(weight);
-            return weight;
-        }
-        wide keep = real_exp(top[r] - above);
-        wide weight = real_exp(score - above);
-        top[r] = above;
-        sum[r] = sum[r] * keep + warp_sum(weight);
+        wide above = top[i], share = 0;
 #pragma unroll
-        for (unsigned part = 0; part < ATTENTION_PARTS; part++) {
-            o[r][part] *= keep;
+        for (unsigned j = 0; j < tiles::SIDE; j++) {
+            above = real_max(above, score[j]);
         }
-        return weight;
+        above = row_top(above);
+        bool none = above == -(wide)INFINITY; /* seen yet, but for NaNs */
+        wide keep = none ? 1 : real_exp(top[i] - above);
+#pragma unroll
+        for (unsigned j = 0; j < tiles::SIDE; j++) {
+            score[j] = !none                  ? real_exp(score[j] - above)
+                       : score[j] != score[j] ? score[j]
+                                              : 0;
+            share += score[j];
+        }
+        top[i] = above;
+        sum[i] = sum[i] * keep + share;
+#pragma unroll
+        for (unsigned n = 0; n < ATTENTION_GROUPS * tiles::SIDE; n++) {
+            o[n / tiles::SIDE][i][n % tiles::SIDE] *= keep;
+        }
     }
 };
+
+/* Row i behind a query sees key j if j - i is less; all do where not causal. */
+static __device__ inline int
+attention_reach(const wefti_math_attention_shape &shape, unsigned query)
+{
+    const int64_t most = INT_MAX / 2;
+    int64_t reach =
+        shape.causal ? (int64_t)query + shape.causal_offset + 1 : most;
+    return (int)(reach < -most ? -most : reach < most ? reach : most);
+}
 
 template <class Real, class Out>
 static __device__ inline void
 attention_queries(const wefti_math_attention_forward &args,
-                  const attention_rows<Real> &block, const attention_head &head,
-                  size_t first)
+                  const attention_tiles<Real> &block,
+                  const attention_head &head, unsigned first, unsigned window)
 {
     typedef typename Real::wide wide;
-    typedef attention_rows<Real> rows;
+    typedef attention_tiles<Real> tiles;
     const wefti_math_attention_shape &shape = args.shape;
+    attention_side<Real> q =
+        attention_queries_of<Real>(shape, args.q, head.q, shape.q_stride);
+    attention_side<Real> k = attention_keys_of<Real>(shape, args.k, head.kv);
+    attention_side<Real> v = attention_keys_of<Real>(shape, args.v, head.kv);
+    q.whole = k.whole = v.whole = q.whole && k.whole && v.whole;
     attention_query<Real> query;
-    query.template start<Out>(args, head, first);
-    size_t last = first + rows::BLOCK_ROWS < shape.q_tokens
-                      ? first + rows::BLOCK_ROWS
-                      : shape.q_tokens;
-    size_t seen = attention_visible(shape, last - 1);
-    for (size_t key = 0; key < seen; key += ATTENTION_TILE) {
-        wide score[rows::ROWS];
-        block.fill(at_elem<Real>(args.k, head.kv), shape.kv_stride, key,
-                   shape.kv_tokens);
-        block.dots(score, at_elem<Real>(args.q, head.q), shape.q_stride, first,
-                   shape.q_tokens);
+    query.template start<Out>(args, head, first, window);
+    size_t last = first + tiles::TILE < shape.q_tokens ? first + tiles::TILE
+                                                       : shape.q_tokens;
+    const int reach = attention_reach(shape, tiles::own_row(first));
+    unsigned seen = attention_visible(shape, last - 1);
+    for (unsigned key = 0; key < seen; key += tiles::TILE) {
+        typename tiles::dots_of score;
+        block.dots(score, q, first, k, key);
 #pragma unroll
-        for (unsigned r = 0; r < rows::ROWS; r++) {
-            size_t visible = attention_visible(shape, rows::own_row(first) + r);
-            score[r] = query.rise(r, key + warp_lane() < visible
-                                         ? score[r] * (wide)shape.scale
-                                         : -(wide)INFINITY);
+        for (unsigned i = 0; i < tiles::SIDE; i++) {
+#pragma unroll
+            for (unsigned j = 0; j < tiles::SIDE; j++) {
+                unsigned at = key + attention_x() + ATTENTION_EDGE * j;
+                score[i][j] = at < k.count && (int)at - (int)i < reach
+                                  ? score[i][j] * (wide)shape.scale
+                                  : -(wide)INFINITY;
+            }
+            query.rise(i, score[i]);
         }
         block.put_weights(score);
-        block.fill(at_elem<Real>(args.v, head.kv), shape.kv_stride, key,
-                   shape.kv_tokens);
-        block.add(query.o);
+        block.add(query.o, v, key, window);
     }
-    rows::each(query.o, shape.head_size, first, shape.q_tokens,
-               [&](wide &value, unsigned r, size_t i, unsigned d) {
-                   if (!args.merge || attention_visible(shape, i) != 0) {
-                       store<Out>(args.o, head.o + i * shape.o_stride + d,
-                                  query.sum[r] == 0 ? 0 : value / query.sum[r]);
-                   }
-                   if (d == 0) {
-                       static_cast<wide *>(
-                           args.lse)[head.row + i * shape.heads] =
-                           query.top[r] + real_log(query.sum[r]);
-                   }
-               });
+#pragma unroll
+    for (unsigned i = 0; i < tiles::SIDE; i++) {
+        query.sum[i] = row_sum(query.sum[i]);
+    }
+    const bool ends = window + tiles::WINDOW >= shape.head_size;
+    tiles::each(
+        query.o, first, (unsigned)shape.q_tokens, window,
+        (unsigned)shape.head_size,
+        [&](wide &value, unsigned i, size_t row, unsigned d) {
+            if (!args.merge || attention_visible(shape, row) != 0) {
+                store<Out>(args.o, head.o + row * shape.o_stride + d,
+                           query.sum[i] == 0 ? 0 : value / query.sum[i]);
+            }
+            if (d == window && ends) {
+                static_cast<wide *>(args.lse)[head.row + row * shape.heads] =
+                    query.top[i] + real_log(query.sum[i]);
+            }
+        });
 }
 
 template <class Real, class Out>
@@ -142,17 +184,22 @@ attention_forward(const wefti_math_attention_forward &args,
                   typename Real::wide *shared)
 {
     const wefti_math_attention_shape &shape = args.shape;
-    attention_rows<Real> block(shared, shape.head_size);
-    attention_bands<Real>(shape.q_tokens, shape.sequences, shape.heads,
-                          [&](size_t sequence, size_t h, size_t first) {
-                              attention_queries<Real, Out>(
-                                  args, block,
-                                  attention_head_at(shape, sequence, h), first);
-                          });
+    attention_tiles<Real> block(shared);
+    attention_bands<Real>(
+        shape.q_tokens, shape.sequences, shape.heads, true,
+        [&](unsigned sequence, unsigned h, unsigned first) {
+            for (unsigned window = 0; window < shape.head_size;
+                 window += attention_tiles<Real>::WINDOW) {
+                attention_queries<Real, Out>(
+                    args, block, attention_head_at(shape, sequence, h), first,
+                    window);
+            }
+        });
 }
 
 #define FORWARD_KERNEL(name, type, out)                                        \
-    extern "C" __global__ void __launch_bounds__(WEFTI_MATH_THREADS, 1)        \
+    extern "C" __global__ void __launch_bounds__(WEFTI_MATH_THREADS,           \
+                                                 ATTENTION_BLOCKS)             \
         wefti_math_attention_forward_##name(                                   \
             const __grid_constant__ wefti_math_attention_forward args)         \
     {                                                                          \

@@ -35,9 +35,11 @@ extern "C" {
 #endif
 
 enum {
-    WEFTI_MATH_THREADS = 256,     /* of a block, at most */
-    WEFTI_MATH_DWEIGHT_ROWS = 64, /* rows that one partial sum is of */
-    WEFTI_MATH_HEAD_MOST = 256,   /* elements of a head */
+    WEFTI_MATH_THREADS = 256,        /* of a block, at most */
+    WEFTI_MATH_DWEIGHT_ROWS = 64,    /* rows that one partial sum is of */
+    WEFTI_MATH_HEAD_MOST = 256,      /* elements of a head */
+    WEFTI_MATH_ATTENTION_EDGE = 16,  /* threads along a side of a tile */
+    WEFTI_MATH_ATTENTION_DEPTH = 32, /* elements of a head at a time */
     WEFTI_MATH_GEMM_TILE = 64,
     WEFTI_MATH_GEMM_DEPTH = 16
 };
@@ -306,11 +308,19 @@ typedef struct wefti_math_attention_shape {
 /*
  * Launch shape of attention_forward, _dq and _dkdv: WEFTI_MATH_THREADS threads,
  * this much dynamic shared memory: at most 48 KiB, which needs no attribute.
+ * A block has so many queries, or keys, of a head.
  */
-static inline size_t wefti_math_attention_shared_bytes(size_t head_size,
-                                                       size_t wide_bytes)
+static inline size_t wefti_math_attention_tile(size_t wide_bytes)
 {
-    return (32 * (head_size + 1)) * wide_bytes + 16 * WEFTI_MATH_THREADS;
+    return WEFTI_MATH_ATTENTION_EDGE * 16 / wide_bytes;
+}
+
+static inline size_t wefti_math_attention_shared_bytes(size_t wide_bytes)
+{
+    const size_t tile = wefti_math_attention_tile(wide_bytes);
+    return tile *
+           (2 * WEFTI_MATH_ATTENTION_DEPTH + tile + 3 * (16 / wide_bytes)) *
+           wide_bytes;
 }
 
 /*

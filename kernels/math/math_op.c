@@ -517,8 +517,8 @@ static bool is_tiled_attention(wefti_math_op op)
            op == WEFTI_MATH_OP_attention_dkdv;
 }
 
-/* Of attention a block has 32 queries or keys of a head, 16 in f64; of the
- * others each warp has at least 32 elements, or a row. */
+/* Of attention a block has a tile's queries or keys of a head; of the others
+ * each warp has at least 32 elements, or a row. */
 size_t wefti_math_op_blocks(wefti_math_op op, wefti_math_type type,
                             const void *args)
 {
@@ -541,13 +541,14 @@ size_t wefti_math_op_blocks(wefti_math_op op, wefti_math_type type,
                 : &((const wefti_math_attention_backward *)args)->shape;
         const bool keys = op == WEFTI_MATH_OP_attention_dkdv;
         blocks = shape->sequences * (keys ? shape->kv_heads : shape->heads) *
-                 over(keys ? shape->kv_tokens : shape->q_tokens, 16);
+                 over(keys ? shape->kv_tokens : shape->q_tokens,
+                      wefti_math_attention_tile(
+                          weft_dtype_bytes(dtype_of(type, WIDE))));
     }
     return blocks > 0 ? blocks : 1;
 }
 
-size_t wefti_math_op_shared_bytes(wefti_math_op op, wefti_math_type type,
-                                  const void *args)
+size_t wefti_math_op_shared_bytes(wefti_math_op op, wefti_math_type type)
 {
     size_t wide = weft_dtype_bytes(dtype_of(type, WIDE));
     if (is_product(op)) {
@@ -556,11 +557,7 @@ size_t wefti_math_op_shared_bytes(wefti_math_op op, wefti_math_type type,
     if (!is_tiled_attention(op)) {
         return 0;
     }
-    return wefti_math_attention_shared_bytes(
-        op == WEFTI_MATH_OP_attention_forward
-            ? ((const wefti_math_attention_forward *)args)->shape.head_size
-            : ((const wefti_math_attention_backward *)args)->shape.head_size,
-        wide);
+    return wefti_math_attention_shared_bytes(wide);
 }
 
 static const char *const op_text[] = {

@@ -130,8 +130,7 @@ size_t wefti_math_op_args_bytes(wefti_math_op op);
  * least 1; and their dynamic shared memory. */
 size_t wefti_math_op_blocks(wefti_math_op op, wefti_math_type type,
                             const void *args);
-size_t wefti_math_op_shared_bytes(wefti_math_op op, wefti_math_type type,
-                                  const void *args);
+size_t wefti_math_op_shared_bytes(wefti_math_op op, wefti_math_type type);
 
 /* The kernel's name, and what a name is of: false, of no kernel here. */
 void wefti_math_op_name(wefti_math_op op, wefti_math_type type,

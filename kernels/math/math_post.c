@@ -98,13 +98,13 @@ static weft_status launch(weft_stream *stream, wefti_math_op op,
     const size_t blocks = wefti_math_op_blocks(op, type, args);
     wefti_math_op_name(op, type, name);
     return wefti_stream_launch(
-        stream, &(wefti_launch){
-                    .kernel = name,
-                    .blocks = (unsigned)(blocks < most ? blocks : most),
-                    .threads = WEFTI_MATH_THREADS,
-                    .shared_bytes = wefti_math_op_shared_bytes(op, type, args),
-                    .args = args,
-                    .args_bytes = wefti_math_op_args_bytes(op)});
+        stream,
+        &(wefti_launch){.kernel = name,
+                        .blocks = (unsigned)(blocks < most ? blocks : most),
+                        .threads = WEFTI_MATH_THREADS,
+                        .shared_bytes = wefti_math_op_shared_bytes(op, type),
+                        .args = args,
+                        .args_bytes = wefti_math_op_args_bytes(op)});
 }
 
 weft_status wefti_math_post(weft_stream *stream, wefti_math_op op,

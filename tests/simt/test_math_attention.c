@@ -2,11 +2,11 @@
 /*
  * Goal     The CUDA kernels of attention give what the host's give: o and lse,
  *          in one block of keys or merged from two, and all gradients.
- * Method   Shapes around a tile's 32 tokens and a warp's 32 elements, groups of
- *          heads that share keys, several sequences, causal offsets that leave
- *          queries without a key, none of either side; rows with gaps, which
- *          stay as they are; keys in two parts. A second launch, of another
- *          shape, gives the same bits.
+ * Method   Shapes around a tile's 64 tokens (32 in f64) and a window's columns,
+ *          heads of whole packs and others, groups of heads that share keys,
+ *          several sequences, causal offsets that leave queries without a key,
+ *          none of either side; rows with gaps, which stay as they are; keys in
+ *          two parts. A second launch, of another shape, gives the same bits.
  *
  * Tolerances are the host header's, which both sides have; a bf16 o or gradient
  * is rounded once more. The host's backward gets the kernel's o and lse, so
@@ -32,6 +32,9 @@ static const wefti_math_attention_shape shapes[] = {
     SHAPE(2, 40, 33, 1, 1, 16, 1, -10),
     SHAPE(1, 34, 34, 1, 1, 8, 1, -40),
     SHAPE(1, 3, 40, 1, 1, TOLERANCE(256, 128), 0, 0),
+    SHAPE(1, 5, 70, 2, 1, TOLERANCE(150, 70), 1, 66),
+    SHAPE(1, 70, 131, 2, 1, 40, 1, 61),
+    SHAPE(2, 131, 66, 2, 2, 24, 1, 3),
     SHAPE(1, 5, 0, 2, 1, 4, 0, 0),
     SHAPE(3, 0, 5, 2, 1, 4, 0, 0),
 };
@@ -56,9 +59,12 @@ static problem problem_init(check_random *random, math_kind kind, math_kind out,
 {
     problem p = {.kind = kind, .out = out};
 
-    shape.q_stride = shape.heads * shape.head_size + 3;
-    shape.kv_stride = shape.kv_heads * shape.head_size + 1;
-    shape.o_stride = shape.heads * shape.head_size + 2;
+    /* Heads of whole packs have rows of such. */
+    const bool whole = shape.head_size % 8 == 0;
+
+    shape.q_stride = shape.heads * shape.head_size + (whole ? 8 : 3);
+    shape.kv_stride = shape.kv_heads * shape.head_size + (whole ? 16 : 1);
+    shape.o_stride = shape.heads * shape.head_size + (whole ? 24 : 2);
     shape.scale = 1 / sqrt((double)shape.head_size);
     p.shape = shape;
     p.q_elems = shape.sequences * shape.q_tokens * shape.q_stride;
@@ -93,8 +99,7 @@ static void launch(const char *op, const problem *p, const void *args,
 {
     char name[64];
     bool mixed = p->kind != p->out;
-    size_t shared =
-        wefti_math_attention_shared_bytes(p->shape.head_size, sizeof(real));
+    size_t shared = wefti_math_attention_shared_bytes(sizeof(real));
 
     snprintf(name, sizeof(name), "attention_%s%s", op, mixed ? "_bf16" : "");
     math_launch_tiled(name, p->out, args, shared, random);

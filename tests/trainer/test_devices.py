@@ -9,7 +9,9 @@ by two with a part of the model each, by two that share its layers and by two th
 share each sequence, from the start and from a checkpoint; on the host, and on the
 shadow device, which runs what is queued late and faults where the host touches
 its memory: losses and norms have the host's bits there. Windows of validation are
-odd in number: the last is less than a micro-batch. With LAUNCHER
+odd in number, so the last is less than a micro-batch, and generated text begins
+with few tokens: shapes that no step has had, whose first products wait on a GPU for
+all that is queued. With LAUNCHER
 (scripts/with-fake-gpu and its options) on cuda by the fake driver instead, whose
 kernels round as they like.
 """
@@ -62,15 +64,6 @@ class Devices(unittest.TestCase):
                 for name in ("loss", "grad_norm", "val_loss",
                              "val_loss_ema")]
 
-    def refuse(self, text, *more):
-        got = subprocess.run(
-            [*LAUNCHER, os.path.join(BIN, "weft-run"), "-n", "2",
-             os.path.join(BIN, "weft-train"), self.config, "--set",
-             "train.device=cuda", *more],
-            capture_output=True, text=True, timeout=DEADLINE_S)
-        self.assertEqual(got.returncode, 1)
-        self.assertIn(text, got.stderr)
-
     def compare(self, nranks, *more):
         self.same(self.train(nranks, "host", *more),
                   self.train(nranks, KIND, *more))
@@ -99,11 +92,8 @@ class Devices(unittest.TestCase):
         tensor = ("--set", "parallel.tensor_model_parallel_size=2",
                   "--set", "parallel.sequence_parallel=true")
         context = ("--set", "parallel.context_parallel_size=2")
-        if KIND == "cuda":  # they have stood still there
-            self.refuse("tensor_model_parallel_size: 2 is not", *tensor)
-            self.refuse("context_parallel_size: 2 is not", *context)
-            return
         self.compare(2, *tensor)
+        self.compare(2, *tensor[:2])
         self.compare(4, *tensor, *context)
         self.compare(2, *context, "--set", "parallel.context_layout=zigzag")
         self.compare(2, *context, "--set", "parallel.context_parallel=ulysses")

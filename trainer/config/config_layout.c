@@ -256,31 +256,9 @@ static weft_status check_warmup(const wefti_config *config)
                       steps);
 }
 
-/* What stood still on the only driver that it has run on, the fake one: its
- * queue was full of compute that waited for a gate, and the copy that would
- * have opened it waited for room in the queue. */
-static weft_status check_cuda(const wefti_config *config)
-{
-    const char *axis = config->parallel.tensor_model_parallel_size > 1
-                           ? "tensor_model_parallel_size"
-                       : config->parallel.context_parallel_size > 1
-                           ? "context_parallel_size"
-                           : NULL;
-    return axis && strcmp(config->train.device, "cuda") == 0
-               ? wefti_config_refuse(config, WEFT_ERR_UNSUPPORTED, "parallel",
-                                     axis,
-                                     "is not possible in this version with "
-                                     "train.device: cuda; allowed is 1")
-               : WEFT_OK;
-}
-
 /* The host writes from its own memory. */
 static weft_status check_device(const wefti_config *config)
 {
-    weft_status status = check_cuda(config);
-    if (status != WEFT_OK) {
-        return status;
-    }
     return strcmp(config->train.device, "host") != 0 &&
                    config->checkpoint.every > 0 && !config->checkpoint.async
                ? refuse_key(config, "checkpoint", "async",

@@ -69,6 +69,8 @@ typedef struct wefti_pipe {
     real *tied; /* [vocab][hidden]: the other end's; or NULL */
     wefti_node_link links[WEFTI_LINKS];
     struct wefti_experts *experts; /* of other ranks; NULL: all are here */
+    /* Of the last rehearsal of a pass between steps; 0: there was none. */
+    size_t met_sequences, met_length;
     weft_bucket_mode mode;
 } wefti_pipe;
 
@@ -125,6 +127,14 @@ WEFT_NODISCARD weft_status wefti_pipe_open(wefti_pipe *pipe,
  * queued; nothing where the replica has no stream.
  */
 WEFT_NODISCARD weft_status wefti_pipe_rehearse(struct wefti_replica *replica);
+
+/*
+ * wefti_pipe_rehearse_pass - the same of a pass forwards between steps, with
+ * all its parameters there, if ranks exchange rows inside of it and its shape
+ * is not the last one's. Queued.
+ */
+WEFT_NODISCARD weft_status wefti_pipe_rehearse_pass(
+    struct wefti_replica *replica, const wefti_stage_pass *pass);
 
 /* Legal on what is zero, or was opened in part. */
 void wefti_pipe_fini(wefti_pipe *pipe);

@@ -9,7 +9,8 @@
  *
  * A micro-batch may be smaller than a step's, which no rehearsal has had
  * (trainer/pipe/pipe_rehearsal.c): when it is queued nothing on the device
- * waits for parameters or for a message.
+ * waits for parameters or for a message, and where ranks exchange rows inside
+ * of it, it is rehearsed then.
  */
 #include "trainer/replica.h"
 #include "weft/p2p.h"
@@ -125,6 +126,9 @@ weft_status wefti_pipe_evaluate(wefti_replica *replica,
     weft_status status = let_arrive(replica);
     if (status == WEFT_OK) {
         status = wefti_pipe_batch_send(&pipe->batch, 1);
+    }
+    if (status == WEFT_OK) {
+        status = wefti_pipe_rehearse_pass(replica, &pass);
     }
     for (int i = 0; i < stages && status == WEFT_OK; i++) {
         if (weft_schedule_get_rank(pipe->schedule, i) != pipe->rank) {

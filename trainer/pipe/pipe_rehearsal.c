@@ -6,7 +6,9 @@
  * queued there, and hold up other threads' calls meanwhile; products and
  * attention have kernels by shape. Inside a step streams wait for rows and
  * buckets, which this thread has yet to post or the progress thread to copy:
- * such a launch would never end.
+ * such a launch would never end. Between steps they do so where ranks exchange
+ * rows inside a pass, and a micro-batch may have fewer sequences, or fewer
+ * tokens, than any before.
  */
 #include "kernels/math/math_stream.h"
 #include "trainer/replica.h"
@@ -20,6 +22,14 @@ static weft_status send_zeros(const wefti_pipe_batch *batch)
     memset(wefti_pipe_batch_tokens(batch, 0), 0, bytes);
     memset(wefti_pipe_batch_targets(batch, 0), 0, bytes);
     return wefti_pipe_batch_send(batch, 1);
+}
+
+/* They may not have come so far. Returns what joins them again. */
+static const wefti_node_link *part_from_others(wefti_pipe *pipe)
+{
+    const wefti_node_link *links = pipe->workspace.links;
+    pipe->workspace.links = NULL;
+    return links;
 }
 
 /* F and B, with their shapes in training; I, W and pairs have the same. */
@@ -53,8 +63,7 @@ weft_status wefti_pipe_rehearse(wefti_replica *replica)
     if (!replica->compute) {
         return WEFT_OK;
     }
-    const wefti_node_link *links = pipe->workspace.links;
-    pipe->workspace.links = NULL; /* others may not have come so far */
+    const wefti_node_link *links = part_from_others(pipe);
     const wefti_micro_batch batch = wefti_pipe_batch_get(&pipe->batch, 0);
     wefti_stage_pass pass = {.batch = &batch,
                              .input.rows = pipe->rows[0],
@@ -72,4 +81,44 @@ weft_status wefti_pipe_rehearse(wefti_replica *replica)
         status = clear_gradients(replica);
     }
     return status == WEFT_OK ? wefti_replica_wait(replica) : status;
+}
+
+/* Whether ranks exchange anything inside a pass. */
+static bool exchanges(const wefti_pipe *pipe)
+{
+    size_t i = 0;
+    while (i < WEFTI_LINKS && !pipe->links[i].comm) {
+        i++;
+    }
+    return i < WEFTI_LINKS;
+}
+
+/* As a step's micro-batches are, or the last that was not. */
+static bool is_known(const wefti_pipe *pipe, const wefti_micro_batch *batch)
+{
+    const wefti_pipe_batch *all = &pipe->batch;
+    return (batch->sequences == all->sequences &&
+            batch->length == all->length) ||
+           (batch->sequences == pipe->met_sequences &&
+            batch->length == pipe->met_length);
+}
+
+weft_status wefti_pipe_rehearse_pass(wefti_replica *replica,
+                                     const wefti_stage_pass *pass)
+{
+    wefti_pipe *pipe = &replica->pipe;
+    wefti_stage_pass own = *pass;
+    weft_status status = WEFT_OK;
+    if (!replica->compute || !exchanges(pipe) || is_known(pipe, pass->batch)) {
+        return WEFT_OK;
+    }
+    own.hooks = NULL;
+    pipe->met_sequences = own.batch->sequences;
+    pipe->met_length = own.batch->length;
+    const wefti_node_link *links = part_from_others(pipe);
+    for (size_t i = 0; i < pipe->stage_count && status == WEFT_OK; i++) {
+        status = wefti_stage_forward(pipe->stages[i].stage, &own);
+    }
+    pipe->workspace.links = links;
+    return status;
 }

@@ -22,7 +22,7 @@ enum {
     PART_BYTES = 64 << 10,
     HALVES = 2,
     POINTER_ALIGNMENT = 16,
-    KNOWN_SHAPES = 1021
+    KNOWN_SHAPES = 65521
 };
 
 typedef enum object_kind { DESC = 1, LAYOUT, PREFERENCE } object_kind;
@@ -437,14 +437,18 @@ static void run_product(const void *args, void *const at[FAKE_HOST_PARTS])
 }
 
 /* Whether this is the first product of its shape, whose kernel is then put on
- * the GPU. Shapes that are no longer known count again. */
+ * the GPU, where it stays. */
 static bool is_first(uint64_t shape)
 {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     static uint64_t known[KNOWN_SHAPES];
+    size_t at = shape % KNOWN_SHAPES, looks = 0;
     pthread_mutex_lock(&lock);
-    const bool first = known[shape % KNOWN_SHAPES] != shape;
-    known[shape % KNOWN_SHAPES] = shape;
+    for (; known[at] != 0 && known[at] != shape; at = (at + 1) % KNOWN_SHAPES) {
+        demand(++looks < KNOWN_SHAPES, "more shapes than the fake can know");
+    }
+    const bool first = known[at] == 0;
+    known[at] = shape;
     pthread_mutex_unlock(&lock);
     return first;
 }

@@ -17,7 +17,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PLANS = 16, ALIGNMENT = 16, HEAD_UNIT = 8 };
+enum {
+    PLANS = 16,
+    ALIGNMENT = 16,
+    HEAD_UNIT = 8,
+    MORE_OPERATIONS = 5 /* than one kernel a plan may be */
+};
 
 /* What a plan depends on. */
 typedef struct key {
@@ -217,6 +222,9 @@ weft_status wefti_cuda_stream_attend(weft_stream *base,
         return status;
     }
     if (!captured) {
+        status = wefti_cuda_make_room(gpu, stream, MORE_OPERATIONS);
+    }
+    if (status == WEFT_OK && !captured) {
         status = attend(gpu, stream, call, queued_out);
     }
     wefti_cuda_leave(gpu);

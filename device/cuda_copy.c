@@ -22,7 +22,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BUFFER_BYTES = 1 << 20 };
+/* A host function beside a copy takes the place of many operations. */
+enum { BUFFER_BYTES = 1 << 20, PIECE_OPERATIONS = 20 };
 
 typedef struct piece {
     char *dst;
@@ -222,7 +223,7 @@ static weft_status make_staged(wefti_cuda_gpu *gpu, bool buffered,
 }
 
 /* dst or src is ordinary memory of the host; out: src is. */
-static weft_status copy_staged(wefti_cuda_gpu *gpu, struct CUstream_st *native,
+static weft_status copy_staged(wefti_cuda_gpu *gpu, wefti_cuda_stream *stream,
                                char *dst, const char *src, size_t bytes,
                                bool buffered, bool out)
 {
@@ -238,10 +239,14 @@ static weft_status copy_staged(wefti_cuda_gpu *gpu, struct CUstream_st *native,
         const size_t at = i * most;
         copy->pieces[i] =
             (piece){dst + at, src + at, bytes - at < most ? bytes - at : most};
-        status = post_piece(gpu, native, copy, &copy->pieces[i], out);
+        status = wefti_cuda_make_room(gpu, stream, PIECE_OPERATIONS);
+        if (status == WEFT_OK) {
+            status =
+                post_piece(gpu, stream->native, copy, &copy->pieces[i], out);
+        }
     }
     if (status == WEFT_OK) {
-        status = call(gpu, native, finish, copy);
+        status = call(gpu, stream->native, finish, copy);
     }
     pthread_mutex_lock(&gpu->copies->lock);
     copy->lost = status < 0;
@@ -299,7 +304,7 @@ weft_status wefti_cuda_stream_copy(weft_stream *base, void *dst,
                      ? copy_native(gpu, stream->native, dst, src, bytes)
                  : captured
                      ? wefti_cuda_refuse_capture("copy by the host")
-                     : copy_staged(gpu, stream->native, dst, src, bytes,
+                     : copy_staged(gpu, stream, dst, src, bytes,
                                    to == END_DEVICE || from == END_DEVICE,
                                    to == END_DEVICE);
     }

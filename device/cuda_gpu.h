@@ -157,6 +157,9 @@ typedef struct wefti_cuda_green {
     _Atomic size_t users;
 } wefti_cuda_green;
 
+/* Of a stream: there are so many stores of its progress out at most. */
+enum { WEFTI_CUDA_ENDS = 12 };
+
 typedef struct wefti_cuda_stream {
     weft_stream base;
     struct CUstream_st *native;
@@ -169,6 +172,10 @@ typedef struct wefti_cuda_stream {
     struct wefti_cuda_attention *attention; /* cuda_attention.c; or NULL */
     struct wefti_holds *holds;
     pthread_mutex_t lock; /* numbers of batches reach the stream in order */
+    /* cuda_end.c, guarded by lock: batches, and operations behind the last */
+    uint64_t ends[WEFTI_CUDA_ENDS];
+    size_t next_end;
+    unsigned since_end;
 } wefti_cuda_stream;
 
 static inline wefti_cuda_stream *wefti_cuda_stream_of(const weft_stream *stream)
@@ -182,9 +189,10 @@ bool wefti_cuda_stream_has_workspace(wefti_cuda_stream *stream, size_t bytes);
 /* Gives back what attention has of a stream; entered. NULL there is legal. */
 void wefti_cuda_attention_end(wefti_cuda_stream *stream);
 
-/* Enters, and refuses a stream that is being captured, which must be named:
- * what would be captured is good for one time only. The second is for what may
- * be captured, unless something has broken the capture (ERR_INVALID). */
+/* Enters, makes room for one operation, and refuses a stream that is being
+ * captured, which must be named: what would be captured is good for one time
+ * only. The second is for what may be captured, unless something has broken the
+ * capture (ERR_INVALID). */
 WEFT_NODISCARD weft_status wefti_cuda_enter_stream(wefti_cuda_gpu *gpu,
                                                    wefti_cuda_stream *stream,
                                                    const char *what);
@@ -194,6 +202,25 @@ WEFT_NODISCARD weft_status wefti_cuda_enter_capture(wefti_cuda_gpu *gpu,
                                                     bool *captured_out);
 /* Of what is good for one time only. */
 WEFT_NODISCARD weft_status wefti_cuda_refuse_capture(const char *what);
+
+/*
+ * wefti_cuda_make_room - before so many operations are queued: where the stream
+ * has too many that it has not done, waits outside of the driver until it has
+ * done some. Entered, of a stream that is not being captured.
+ *
+ * Returns     OK | the failure of the GPU.
+ */
+WEFT_NODISCARD weft_status wefti_cuda_make_room(wefti_cuda_gpu *gpu,
+                                                wefti_cuda_stream *stream,
+                                                unsigned operations);
+/* Lets the stream store the number of a batch behind all that is queued, and
+ * waits for one, or until the GPU has failed; the first entered. */
+WEFT_NODISCARD weft_status wefti_cuda_end_post(wefti_cuda_gpu *gpu,
+                                               wefti_cuda_stream *stream,
+                                               uint64_t *batch_out);
+WEFT_NODISCARD weft_status wefti_cuda_end_await(wefti_cuda_gpu *gpu,
+                                                const wefti_cuda_stream *stream,
+                                                uint64_t batch);
 
 /* A stream of that many multiprocessors at most, and its green context with
  * one user; entered. */

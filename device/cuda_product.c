@@ -29,8 +29,9 @@
 
 enum {
     PLANS = 256,
-    ALIGNMENT_MOST = 256,      /* that the heuristic knows of */
-    WORKSPACE_BYTES = 32 << 20 /* of a stream, at most */
+    ALIGNMENT_MOST = 256,       /* that the heuristic knows of */
+    WORKSPACE_BYTES = 32 << 20, /* of a stream, at most */
+    MORE_OPERATIONS = 1         /* than one: parts of sums are added up */
 };
 
 /* What a plan depends on; compared byte by byte, so without gaps. */
@@ -406,10 +407,16 @@ weft_status wefti_cuda_stream_multiply(weft_stream *base,
     }
     weft_status status =
         wefti_cuda_enter_capture(gpu, stream, "gemm", &captured);
+    if (status < 0) {
+        return status;
+    }
+    if (!captured) {
+        status = wefti_cuda_make_room(gpu, stream, MORE_OPERATIONS);
+    }
     if (status == WEFT_OK) {
         status = multiply(gpu, stream, product, captured, queued_out);
-        wefti_cuda_leave(gpu);
     }
+    wefti_cuda_leave(gpu);
     return status;
 }
 

@@ -154,6 +154,16 @@ static weft_status enter(wefti_cuda_gpu *gpu, wefti_cuda_stream *stream,
     return status;
 }
 
+/* Leaves again if there is none. */
+static weft_status have_room(wefti_cuda_gpu *gpu, wefti_cuda_stream *stream)
+{
+    weft_status status = wefti_cuda_make_room(gpu, stream, 1);
+    if (status < 0) {
+        wefti_cuda_leave(gpu);
+    }
+    return status;
+}
+
 weft_status wefti_cuda_enter_stream(wefti_cuda_gpu *gpu,
                                     wefti_cuda_stream *stream, const char *what)
 {
@@ -161,14 +171,13 @@ weft_status wefti_cuda_enter_stream(wefti_cuda_gpu *gpu,
     weft_status status = enter(gpu, stream, what, &capturing);
     if (status == WEFT_OK && capturing != WEFTI_CU_STREAM_CAPTURE_STATUS_NONE) {
         wefti_cuda_leave(gpu);
-        status = wefti_cuda_refuse_capture(what);
+        return wefti_cuda_refuse_capture(what);
     }
-    return status;
+    return status == WEFT_OK ? have_room(gpu, stream) : status;
 }
 
-weft_status wefti_cuda_enter_capture(wefti_cuda_gpu *gpu,
-                                     wefti_cuda_stream *stream,
-                                     const char *what, bool *captured_out)
+static weft_status enter_capture(wefti_cuda_gpu *gpu, wefti_cuda_stream *stream,
+                                 const char *what, bool *captured_out)
 {
     int capturing;
     weft_status status = enter(gpu, stream, what, &capturing);
@@ -184,35 +193,24 @@ weft_status wefti_cuda_enter_capture(wefti_cuda_gpu *gpu,
     return status;
 }
 
+weft_status wefti_cuda_enter_capture(wefti_cuda_gpu *gpu,
+                                     wefti_cuda_stream *stream,
+                                     const char *what, bool *captured_out)
+{
+    weft_status status = enter_capture(gpu, stream, what, captured_out);
+    return status == WEFT_OK && !*captured_out ? have_room(gpu, stream)
+                                               : status;
+}
+
 weft_status wefti_cuda_stream_is_captured(weft_stream *base, bool *captured_out)
 {
     wefti_cuda_gpu *gpu = wefti_cuda_gpu_of(base->device);
-    weft_status status = wefti_cuda_enter_capture(
-        gpu, wefti_cuda_stream_of(base), "stream", captured_out);
+    weft_status status =
+        enter_capture(gpu, wefti_cuda_stream_of(base), "stream", captured_out);
     if (status == WEFT_OK) {
         wefti_cuda_leave(gpu);
     }
     return status;
-}
-
-/* What a waiting thread looks at: the word, and now and then the GPU. */
-typedef struct drain {
-    wefti_cuda_gpu *gpu;
-    wefti_cuda_stream *stream;
-    uint64_t batch;
-    unsigned looks;
-} drain;
-
-enum { LOOKS_PER_QUERY = 16 };
-
-static bool is_drained(const void *arg)
-{
-    drain *waited = (drain *)arg; /* its own */
-    if (atomic_load(waited->stream->holds->passed) >= waited->batch) {
-        return true;
-    }
-    return waited->looks++ % LOOKS_PER_QUERY == 0 &&
-           wefti_cuda_look(waited->gpu) < 0;
 }
 
 /* A store behind all that is queued; 0: all of it has run. */
@@ -225,24 +223,9 @@ static weft_status post_end(wefti_cuda_gpu *gpu, wefti_cuda_stream *stream,
         return status;
     }
     const int result = gpu->api->cuStreamQuery(stream->native);
-    if (result == WEFTI_CUDA_ERROR_NOT_READY) {
-        pthread_mutex_lock(&stream->lock);
-        status = wefti_holds_add(stream->holds, NULL, 0, batch_out);
-        if (status == WEFT_OK) {
-            status = wefti_cuda_check(
-                gpu,
-                gpu->api->cuStreamWriteValue64(
-                    stream->native, (uint64_t)(uintptr_t)stream->holds->passed,
-                    *batch_out, WEFTI_CU_STREAM_WRITE_VALUE_DEFAULT),
-                "cuStreamWriteValue64");
-            if (status < 0) {
-                wefti_holds_cancel(stream->holds);
-            }
-        }
-        pthread_mutex_unlock(&stream->lock);
-    } else {
-        status = wefti_cuda_check(gpu, result, "cuStreamQuery");
-    }
+    status = result == WEFTI_CUDA_ERROR_NOT_READY
+                 ? wefti_cuda_end_post(gpu, stream, batch_out)
+                 : wefti_cuda_check(gpu, result, "cuStreamQuery");
     wefti_cuda_leave(gpu);
     return status;
 }
@@ -251,11 +234,10 @@ weft_status wefti_cuda_stream_drain(weft_stream *base)
 {
     wefti_cuda_gpu *gpu = wefti_cuda_gpu_of(base->device);
     wefti_cuda_stream *stream = wefti_cuda_stream_of(base);
-    drain waited = {.gpu = gpu, .stream = stream};
-    weft_status status = post_end(gpu, stream, &waited.batch);
-    if (status == WEFT_OK && waited.batch > 0) {
-        wefti_poll(base->device, is_drained, &waited);
-        status = wefti_cuda_get_failure(gpu);
+    uint64_t batch;
+    weft_status status = post_end(gpu, stream, &batch);
+    if (status == WEFT_OK && batch > 0) {
+        status = wefti_cuda_end_await(gpu, stream, batch);
     }
     wefti_device_tend(base->device);
     wefti_holds_pass(stream->holds);

@@ -39,6 +39,10 @@
 
 enum { FAKE_MOST_DEVICES = 16, FAKE_PAGE_BYTES = 4096 };
 
+/* Memory operations, copies and launches that a stream takes behind one that
+ * stands (seen with driver 580 on an H200). */
+enum { FAKE_QUEUE_MOST = 1020 };
+
 /* Dynamic shared memory of a block: as it is, and where the kernel was given
  * more (compute capability 9.0). */
 enum { FAKE_SHARED_BYTES = 48 << 10, FAKE_SHARED_MOST_BYTES = 227 << 10 };
@@ -225,6 +229,7 @@ struct CUstream_st {
     pthread_cond_t queued;
     fake_work *first, **last;
     uint64_t submitted, done;
+    size_t taken; /* of what is queued, what the driver takes so much of */
     bool destroyed;
     struct fake_capture *capture;
     uint64_t captured, joined; /* work in it; of that, others wait for */

@@ -134,6 +134,12 @@ void fake_stream_run(CUstream stream, fake_work *work)
     }
 }
 
+/* Events and functions of the host are no part of what a stream is full of. */
+static bool is_counted(const fake_work *work)
+{
+    return !work->event && !work->function;
+}
+
 static void *stream_main(void *arg)
 {
     CUstream stream = arg;
@@ -154,6 +160,7 @@ static void *stream_main(void *arg)
             stream->last = &stream->first;
         }
         stream->done++;
+        stream->taken -= is_counted(work);
         if (work->event) {
             work->event->users--;
             fake_event_free_locked(work->event);
@@ -336,6 +343,21 @@ CUresult cuStreamGetPriority(CUstream stream, int *priority)
     return result;
 }
 
+/* Behind a stream that stands the caller waits; whether calls of other threads
+ * do meanwhile has not been asked: they do. */
+static void await_room_locked(CUstream stream)
+{
+    uint64_t backoff_ns = 0;
+    if (stream->taken < FAKE_QUEUE_MOST || stream->capture) {
+        return;
+    }
+    fake.waiting++;
+    while (stream->taken >= FAKE_QUEUE_MOST && fake.sticky == CUDA_SUCCESS) {
+        fake_wait_locked(&backoff_ns);
+    }
+    fake.waiting--;
+}
+
 /* Takes what the work holds, whatever becomes of it. */
 CUresult fake_stream_submit(CUstream stream, const fake_work *work)
 {
@@ -352,6 +374,9 @@ CUresult fake_stream_submit(CUstream stream, const fake_work *work)
     while (fake.waiting > 0 && fake.sticky == CUDA_SUCCESS) {
         fake_wait_locked(&backoff_ns);
     }
+    if (is_counted(work)) {
+        await_room_locked(stream);
+    }
     result = fake_capture_work(stream, work, &captured);
     if (result == CUDA_SUCCESS && !captured) {
         queued = malloc(sizeof(*queued));
@@ -366,6 +391,7 @@ CUresult fake_stream_submit(CUstream stream, const fake_work *work)
         *stream->last = queued;
         stream->last = &queued->next;
         stream->submitted++;
+        stream->taken += is_counted(work);
         pthread_cond_signal(&stream->queued);
     } else if (result != CUDA_SUCCESS || !captured) {
         fake_stream_drop(work);

@@ -172,18 +172,31 @@ void driver_channel_end(const profiler_driver *of, void *handle, uint64_t timer)
     driver_stop(of, handle);
 }
 
+/* Where stderr went before; -1: it is there. */
+static int own_stderr = -1;
+
+int driver_teardown(void **state)
+{
+    (void)state;
+    if (own_stderr >= 0) {
+        assert_true(dup2(own_stderr, STDERR_FILENO) >= 0);
+        close(own_stderr);
+        own_stderr = -1;
+    }
+    return 0;
+}
+
 char *driver_logged(void (*call)(int), int argument)
 {
     enum { TEXT_BYTES = 1 << 16 };
     char *text = malloc(TEXT_BYTES);
     FILE *kept = tmpfile();
-    const int own = dup(STDERR_FILENO);
     assert_non_null(text);
     assert_non_null(kept);
+    own_stderr = dup(STDERR_FILENO);
     assert_true(dup2(fileno(kept), STDERR_FILENO) >= 0);
     call(argument);
-    assert_true(dup2(own, STDERR_FILENO) >= 0);
-    close(own);
+    driver_teardown(NULL);
     rewind(kept);
     text[fread(text, 1, TEXT_BYTES - 1, kept)] = '\0';
     fclose(kept);

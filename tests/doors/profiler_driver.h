@@ -61,7 +61,9 @@ void *driver_channel(const profiler_driver *of, void *parent, uint64_t timer);
 void driver_channel_end(const profiler_driver *of, void *handle,
                         uint64_t timer);
 
-/* What is logged while call runs; freed by the caller. */
+/* What is logged while call runs; freed by the caller. A test that fails in
+ * there has stderr back after its teardown, which is this. */
 char *driver_logged(void (*call)(int), int argument);
+int driver_teardown(void **state);
 
 #endif

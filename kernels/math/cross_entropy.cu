@@ -7,7 +7,7 @@
 #include "kernels/math/math_pack.cuh"
 
 /* Packs of a row that a lane has under way. */
-static const unsigned LOGITS_AHEAD = 4;
+static const unsigned LOGITS_AHEAD = 8;
 
 /* The sum of exp(x - top) over what has been seen. */
 template <class Wide> struct softmax_sum {

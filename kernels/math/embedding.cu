@@ -24,6 +24,9 @@ embedding_forward(const wefti_math_embedding_forward &args)
     });
 }
 
+/* Gradients that a lane has under way: of a common token there are many. */
+static const unsigned TOKENS_AHEAD = 4;
+
 /* Adds the columns from first on of the tokens whose row is in this share. */
 template <class Real>
 static __device__ inline void
@@ -39,12 +42,25 @@ embedding_share(const wefti_math_embedding_backward &args, size_t first,
         bool own =
             t + lane < args.tokens && (int)id >= 0 && id % shares == share;
         unsigned left = __ballot_sync(WARP_WHOLE, own);
-        for (; left != 0; left &= left - 1) {
-            unsigned next = (unsigned)__ffs((int)left) - 1;
-            size_t row = __shfl_sync(WARP_WHOLE, id, next);
-            if (column < args.width) {
-                dtable[row * args.width + column] +=
-                    load<Real>(args.dout, (t + next) * args.width + column);
+        while (left != 0) {
+            wide slope[TOKENS_AHEAD];
+            size_t row[TOKENS_AHEAD];
+            bool here[TOKENS_AHEAD];
+#pragma unroll
+            for (unsigned a = 0; a < TOKENS_AHEAD; a++, left &= left - 1) {
+                unsigned next = left != 0 ? (unsigned)__ffs((int)left) - 1 : 0;
+                here[a] = left != 0 && column < args.width;
+                row[a] = __shfl_sync(WARP_WHOLE, id, next);
+                slope[a] = here[a]
+                               ? load<Real>(args.dout,
+                                            (t + next) * args.width + column)
+                               : 0;
+            }
+#pragma unroll
+            for (unsigned a = 0; a < TOKENS_AHEAD; a++) {
+                if (here[a]) {
+                    dtable[row[a] * args.width + column] += slope[a];
+                }
             }
         }
     }

@@ -67,8 +67,8 @@ typedef struct weft_moe weft_moe;
  * dispatch_dtype  of rows on their way to experts: dtype, or F8E4M3 with an f32
  *                 scale for each 128 elements.
  * combine_dtype   of sums on their way back: F32, or dtype.
- * hops            1, 2, or 0: 2 where hosts have several ranks; where the device
- *                 computes by kernels 1, or 0 for that.
+ * hops            1, 2, or 0: 2 where hosts have several ranks; 1 where the
+ *                 device computes by kernels.
  * node_ranks      0: ranks that share memory count as one host; else each so
  *                 many in order.
  * batches         how many may be in use at once; 0: 1.
@@ -152,8 +152,8 @@ void weft_moe_destroy(weft_moe *moe);
  * More rows than a rank has room for, or an expert that there is not, fail the
  * communicator with ERR_MISMATCH and a text that names the rank and how many:
  * there with this call, on others with their next at the latest. Where the
- * device computes by kernels that is the rank's next call, unless it is about an
- * expert, and the text is its operation's: more bytes than there is room for.
+ * device computes by kernels, too many rows do so with the rank's next call,
+ * and the text is an operation's: more bytes than it has room for.
  *
  * Returns     OK | ERR_INVALID (nothing was queued; also: all batches are in
  *             use) | as weft_op_post.

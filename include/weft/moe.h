@@ -56,8 +56,7 @@ typedef struct weft_moe weft_moe;
  * and batches.
  *
  * comm, device    borrowed for the object's life; device gives memory, gates
- *                 and streams, and is the one comm was made with: host, or
- *                 another that computes by the host's code.
+ *                 and streams, and is the one comm was made with.
  * hidden          elements of a row.
  * experts         of all ranks, a multiple of their number.
  * slots           experts of a token, at most WEFT_MOE_SLOTS_MOST.
@@ -68,7 +67,8 @@ typedef struct weft_moe weft_moe;
  * dispatch_dtype  of rows on their way to experts: dtype, or F8E4M3 with an f32
  *                 scale for each 128 elements.
  * combine_dtype   of sums on their way back: F32, or dtype.
- * hops            1, 2, or 0: 2 where hosts have several ranks.
+ * hops            1, 2, or 0: 2 where hosts have several ranks; 1 where the
+ *                 device computes by kernels.
  * node_ranks      0: ranks that share memory count as one host; else each so
  *                 many in order.
  * batches         how many may be in use at once; 0: 1.
@@ -123,11 +123,12 @@ typedef struct weft_moe_batch {
  * weft_moe_create - collective over comm.
  *
  * Returns     OK | ERR_INVALID (also: ranks differ, the text says in what) |
- *             ERR_UNSUPPORTED (the device computes by kernels) |
+ *             ERR_UNSUPPORTED (two hops by kernels) |
  *             ERR_NO_MEMORY | ERR_SYSTEM | comm's fault.
  * Blocks      until all have called.
  * Allocates   all it ever needs but some bytes a call: for each rank room for
- *             tokens rows on both sides, of which only what is used is touched.
+ *             tokens rows on both sides, of which only what is used is touched,
+ *             unless it is a GPU's.
  */
 WEFT_NODISCARD weft_status weft_moe_create(const weft_moe_config *config,
                                            weft_moe **moe_out);
@@ -150,7 +151,9 @@ void weft_moe_destroy(weft_moe *moe);
  *
  * More rows than a rank has room for, or an expert that there is not, fail the
  * communicator with ERR_MISMATCH and a text that names the rank and how many:
- * there with this call, on others with their next at the latest.
+ * there with this call, on others with their next at the latest. Where the
+ * device computes by kernels, too many rows do so with the rank's next call,
+ * and the text is an operation's: more bytes than it has room for.
  *
  * Returns     OK | ERR_INVALID (nothing was queued; also: all batches are in
  *             use) | as weft_op_post.

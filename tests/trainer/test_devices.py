@@ -5,8 +5,8 @@
 Goal: training computes on a device by its stream as it does on the host.
 
 Method: a small model for a few steps, by one rank, by two that share the batch,
-by two with a part of the model each, by two that share its layers and by two that
-share each sequence, from the start and from a checkpoint; on the host, and on the
+by two with a part of the model each, by two that share its layers, by two that
+share each sequence and with experts of one rank and of two, from the start and from a checkpoint; on the host, and on the
 shadow device, which runs what is queued late and faults where the host touches
 its memory: losses and norms have the host's bits there. Windows of validation are
 odd in number, so the last is less than a micro-batch, and generated text begins
@@ -97,6 +97,18 @@ class Devices(unittest.TestCase):
         self.compare(4, *tensor, *context)
         self.compare(2, *context, "--set", "parallel.context_layout=zigzag")
         self.compare(2, *context, "--set", "parallel.context_parallel=ulysses")
+
+    def test_experts(self):
+        """Those of one rank, of two, and of two in each stage of a pipeline."""
+        model = ("--set", "model.experts=4", "--set", "model.ffn_size=64",
+                 "--set", "model.shared_experts=1",
+                 "--set", "model.seq_length=16")
+        spread = (*model, "--set", "parallel.expert_model_parallel_size=2")
+        self.compare(1, *model, "--set", "model.layers=1")
+        self.compare(2, *spread, "--set", "model.layers=1",
+                     "--set", "moe.balance_every=1")
+        self.compare(4, *spread, "--set",
+                     "parallel.pipeline_model_parallel_size=2")
 
     def test_saves_and_goes_on(self):
         """What a device has saved, it and the host go on from."""

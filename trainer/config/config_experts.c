@@ -8,7 +8,6 @@
 
 #include <inttypes.h>
 #include <stdio.h>
-#include <string.h>
 
 #define refuse_key(config, ...)                                                \
     wefti_config_refuse(config, WEFT_ERR_INVALID, __VA_ARGS__)
@@ -91,10 +90,6 @@ static weft_status check_together(const wefti_config *config)
     if (config->checkpoint.inside > 0) {
         return wefti_config_refuse(config, WEFT_ERR_UNSUPPORTED, "checkpoint",
                                    "inside", "%s 0", why);
-    }
-    if (strcmp(config->train.device, "cuda") == 0) {
-        return wefti_config_refuse(config, WEFT_ERR_UNSUPPORTED, "train",
-                                   "device", "%s host or shadow", why);
     }
     return WEFT_OK;
 }

@@ -120,6 +120,42 @@ static weft_status make_moe(wefti_experts *experts)
     return weft_moe_create(&moe, &experts->moe);
 }
 
+/* An exchange each way of no rows. */
+static weft_status try_turn(wefti_experts *experts, turn *own)
+{
+    weft_moe *moe = experts->moe;
+    weft_stream *stream = experts->stream;
+    weft_status status =
+        weft_moe_dispatch(moe, NULL, NULL, NULL, 0, stream, &own->batch);
+    void *rows = own->batch.rows;
+    if (status == WEFT_OK) {
+        status = weft_moe_combine(moe, &own->batch, rows, NULL, stream);
+    }
+    if (status == WEFT_OK) {
+        status = weft_moe_combine_gradient(moe, &own->batch, NULL, rows, rows,
+                                           rows, stream);
+    }
+    return status == WEFT_OK ? weft_moe_dispatch_gradient(moe, &own->batch,
+                                                          rows, NULL, stream)
+                             : status;
+}
+
+/*
+ * On a device, a turn's rows can be computed with before any have come, and
+ * kernels are there: the first launch of one may wait for all that is queued.
+ */
+static weft_status try_turns(wefti_experts *experts)
+{
+    weft_status status = WEFT_OK;
+    for (size_t i = 0; i < experts->turn_count && status == WEFT_OK; i++) {
+        status = try_turn(experts, &experts->turns[i]);
+        if (status == WEFT_OK) {
+            status = weft_stream_wait(experts->stream);
+        }
+    }
+    return status;
+}
+
 weft_status wefti_experts_create(const wefti_experts_config *config,
                                  wefti_experts **experts_out)
 {
@@ -137,6 +173,9 @@ weft_status wefti_experts_create(const wefti_experts_config *config,
     }
     if (status == WEFT_OK) {
         status = make_moe(experts);
+    }
+    if (status == WEFT_OK && config->compute) {
+        status = try_turns(experts);
     }
     if (status != WEFT_OK) {
         wefti_experts_destroy(experts);

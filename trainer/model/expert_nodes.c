@@ -37,25 +37,32 @@ static weft_status return_here(const wefti_node_args *args)
                               args->values[DROWS]);
 }
 
+/* Other ranks take no part in a rehearsal: rows are those that there were. */
 static weft_status dispatch(const wefti_node_args *args)
 {
     void *const *v = args->values;
-    return wefti_experts_dispatch(args->pass->experts,
-                                  wefti_expert_turn_of(args), v[X],
-                                  (const int32_t *)v[TO], v[BY], args->rows);
+    return args->pass->links
+               ? wefti_experts_dispatch(
+                     args->pass->experts, wefti_expert_turn_of(args), v[X],
+                     (const int32_t *)v[TO], v[BY], args->rows)
+               : WEFT_OK;
 }
 
 static weft_status return_rows(const wefti_node_args *args)
 {
-    return wefti_experts_dispatch_gradient(
-        args->pass->experts, wefti_expert_turn_of(args), args->values[DROWS],
-        args->values[DX]);
+    return args->pass->links
+               ? wefti_experts_dispatch_gradient(
+                     args->pass->experts, wefti_expert_turn_of(args),
+                     args->values[DROWS], args->values[DX])
+               : WEFT_OK;
 }
 
 static weft_status await(const wefti_node_args *args)
 {
-    return wefti_experts_await(args->pass->experts, wefti_expert_turn_of(args),
-                               args->waits);
+    return args->pass->links
+               ? wefti_experts_await(args->pass->experts,
+                                     wefti_expert_turn_of(args), args->waits)
+               : WEFT_OK;
 }
 
 void wefti_append_dispatch(wefti_builder *builder, const wefti_expert_values *v,
@@ -130,16 +137,20 @@ static weft_status part_here(const wefti_node_args *args)
 static weft_status combine(const wefti_node_args *args)
 {
     void *const *v = args->values;
-    return wefti_experts_combine(args->pass->experts,
-                                 wefti_expert_turn_of(args), v[Y], v[OUT]);
+    return args->pass->links
+               ? wefti_experts_combine(args->pass->experts,
+                                       wefti_expert_turn_of(args), v[Y], v[OUT])
+               : WEFT_OK;
 }
 
 static weft_status part(const wefti_node_args *args)
 {
     void *const *v = args->values;
-    return wefti_experts_combine_gradient(args->pass->experts,
-                                          wefti_expert_turn_of(args), v[DOUT],
-                                          v[Y], v[DY], v[DWITH]);
+    return args->pass->links
+               ? wefti_experts_combine_gradient(args->pass->experts,
+                                                wefti_expert_turn_of(args),
+                                                v[DOUT], v[Y], v[DY], v[DWITH])
+               : WEFT_OK;
 }
 
 void wefti_append_combine(wefti_builder *builder, const wefti_expert_values *v,

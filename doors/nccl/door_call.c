@@ -8,6 +8,7 @@
  */
 #include "doors/nccl/door_call.h"
 
+#include "doors/nccl/door_aside.h"
 #include "doors/nccl/door_device.h"
 #include "doors/nccl/door_group.h"
 #include "doors/nccl/door_text.h"
@@ -75,7 +76,7 @@ static void count_calls(const wefti_door_call *call, const weft_p2p *list,
 }
 
 /* request_out: NULL where it goes on without (it is done, or a stream's). */
-static int start(wefti_door_call *call, const weft_p2p *list, size_t length,
+static int start(wefti_door_call *call, weft_p2p *list, size_t length,
                  bool waits, weft_request **request_out)
 {
     weft_comm *weft = wefti_door_get_weft(call->comm);
@@ -86,7 +87,9 @@ static int start(wefti_door_call *call, const weft_p2p *list, size_t length,
     if (result != WEFTI_DOOR_SUCCESS) {
         return result;
     }
-    weft_status status = read_scalar(call, stream);
+    weft_status status =
+        list ? wefti_door_set_aside(call->comm, stream, list, length)
+             : read_scalar(call, stream);
     if (status == WEFT_OK && (stream || waits)) {
         status = list ? weft_p2p_post(list, length, weft, stream)
                       : weft_op_post(&call->op, 0, weft, stream);
@@ -130,7 +133,7 @@ static int join(int result, int next)
 
 static int launch_one(wefti_door_call *call)
 {
-    const weft_p2p message = to_message(call);
+    weft_p2p message = to_message(call);
     wefti_door_begun begun = {.call = call};
     int result = start(call, is_message(call) ? &message : NULL, 1,
                        call->comm->wish.blocking, &begun.request);

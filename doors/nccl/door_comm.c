@@ -5,6 +5,8 @@
  */
 #include "doors/nccl/door_comm.h"
 
+#include "doors/nccl/door_aside.h"
+
 #include "doors/nccl/door_text.h"
 
 #include <stdlib.h>
@@ -125,6 +127,7 @@ static void destroy(wefti_door_comm *comm)
                                                    .nranks = comm->nranks});
     weft_comm_destroy(comm->weft);
     forget_requests(comm);
+    wefti_door_aside_free(comm);
     for (size_t i = 0; i < comm->stream_count; i++) {
         weft_stream_destroy(comm->streams[i].stream);
     }

@@ -45,9 +45,10 @@ typedef struct wefti_door_stream {
  *                         its making; lock
  * busy                    jobs that have it (door_job.h); lock
  * requests                what has been begun and not been seen to be done;
- * lock finalized, revoked      lock cancel                  ends its creation;
- * NULL: cannot be redops, streams         of the one thread that uses it;
- * redops: lock
+ *                         lock
+ * finalized, revoked      lock
+ * cancel                  ends its creation; NULL: cannot be
+ * redops, streams, asides of the one thread that uses it; redops: lock
  */
 typedef struct wefti_door_comm {
     struct wefti_door_comm *next;
@@ -69,6 +70,7 @@ typedef struct wefti_door_comm {
     size_t redop_count;
     wefti_door_stream *streams;
     size_t stream_count;
+    struct wefti_door_aside *asides;
     wefti_door_report report;
 } wefti_door_comm;
 

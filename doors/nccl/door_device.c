@@ -5,6 +5,8 @@
  */
 #include "doors/nccl/door_device.h"
 
+#include "doors/nccl/door_aside.h"
+
 #include "base/library.h"
 #include "doors/nccl/door_text.h"
 
@@ -85,6 +87,7 @@ int wefti_door_device_open(int ordinal, weft_device **device_out,
 static bool make_room(wefti_door_comm *comm)
 {
     if (comm->stream_count == MOST_STREAMS) {
+        wefti_door_aside_forget(comm, comm->streams[0].stream);
         weft_stream_destroy(comm->streams[0].stream);
         comm->stream_count--;
         memmove(comm->streams, comm->streams + 1,

@@ -199,6 +199,20 @@ static int rank_ops(struct ncclComm *comm, int rank, int nranks, void *context)
     EXPECT_RESULT(SUCCESS, ncclGroupEnd());
     failures += get(own, image);
     EXPECT(image[0] == before && image[ELEMS - 1] == before);
+    /* Twice in a row from where it also receives: two places on. */
+    for (int turn = 0; turn < 2; turn++) {
+        EXPECT_RESULT(SUCCESS, ncclGroupStart());
+        EXPECT_RESULT(SUCCESS,
+                      ncclSend(send, ELEMS, INT32, next, comm, as_stream(own)));
+        EXPECT_RESULT(SUCCESS, ncclRecv(send, ELEMS, INT32, before, comm,
+                                        as_stream(own)));
+        EXPECT_RESULT(SUCCESS, ncclGroupEnd());
+    }
+    EXPECT_RESULT(SUCCESS, ncclBroadcast(send, recv, ELEMS, INT32, 0, comm,
+                                         as_stream(own)));
+    failures += get(own, image);
+    EXPECT(image[0] == (2 * nranks - 2) % nranks);
+    EXPECT(image[ELEMS - 1] == (2 * nranks - 2) % nranks);
     free(image);
     return failures;
 }

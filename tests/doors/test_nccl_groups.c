@@ -154,6 +154,46 @@ static int rank_messages(struct ncclComm *comm, int rank, int nranks,
     return failures;
 }
 
+/* Each part is sent to a rank and received from it, all in one buffer; twice,
+ * the second time larger; beside it a part that nothing is received into. */
+static int rank_exchanges(struct ncclComm *comm, int rank, int nranks,
+                          void *context)
+{
+    int *both = malloc(sizeof(int) * ELEMS * (size_t)nranks);
+    int failures = 0, apart = rank, got = -1;
+    const int next = (rank + 1) % nranks, last = (rank + nranks - 1) % nranks;
+    (void)context;
+    for (size_t count = ELEMS / 8; count <= ELEMS; count *= 8) {
+        for (size_t i = 0; i < count * (size_t)nranks; i++) {
+            both[i] = rank * 100 + (int)(i / count);
+        }
+        EXPECT_RESULT(SUCCESS, ncclGroupStart());
+        for (int p = 0; p < nranks; p++) {
+            int *part = both + (size_t)p * count;
+            EXPECT_RESULT(SUCCESS, ncclRecv(part, count, INT32, p, comm, NULL));
+            EXPECT_RESULT(SUCCESS, ncclSend(part, count, INT32, p, comm, NULL));
+        }
+        EXPECT_RESULT(SUCCESS, ncclSend(&apart, 1, INT32, next, comm, NULL));
+        EXPECT_RESULT(SUCCESS, ncclRecv(&got, 1, INT32, last, comm, NULL));
+        EXPECT_RESULT(SUCCESS, ncclGroupEnd());
+        for (int p = 0; p < nranks; p++) {
+            EXPECT(both[(size_t)p * count] == p * 100 + rank);
+            EXPECT(both[(size_t)(p + 1) * count - 1] == p * 100 + rank);
+        }
+        EXPECT(got == last);
+    }
+    free(both);
+    return failures;
+}
+
+static void test_group_sends_from_where_it_receives(void **state)
+{
+    (void)state;
+    for (int nranks = 1; nranks <= 3; nranks++) {
+        run(nranks, rank_exchanges);
+    }
+}
+
 static void test_messages_of_a_group_are_one(void **state)
 {
     (void)state;
@@ -332,6 +372,7 @@ int main(void)
         cmocka_unit_test(test_group_with_a_wrong_call_launches_nothing),
         cmocka_unit_test(test_group_is_of_its_thread),
         cmocka_unit_test(test_messages_of_a_group_are_one),
+        cmocka_unit_test(test_group_sends_from_where_it_receives),
         cmocka_unit_test(test_messages_alone_match_in_order),
         cmocka_unit_test(test_messages_and_collectives_in_one_group),
         cmocka_unit_test(test_group_of_several_communicators),

@@ -203,14 +203,17 @@ static void test_config_context_divides_tokens_and_heads(void **state)
                  "parallel.context_parallel_size above 1");
     check_layout(CONTEXT(2, "ring"), 3,
                  "parallel.context_parallel_size: 2 does not divide 3 ranks, "
-                 "pipelines of 1; nearest that work: 2 or 4 ranks");
+                 "pipelines of 1; nearest that work: 1, or 2 or 4 ranks");
+    check_layout(CONTEXT(4, "ring"), 2,
+                 "parallel.context_parallel_size: 4 does not divide 2 ranks, "
+                 "pipelines of 1; nearest that work: 2, or 4 ranks");
     check_layout(CONTEXT(4, "ulysses, tensor_model_parallel_size: 2"), 8, NULL);
     check_layout(CONTEXT(8, "ulysses, tensor_model_parallel_size: 2"), 16,
                  "model.heads 8 and kv_heads 4 of 2 ranks of a layer evenly; "
                  "nearest that work: 4, or");
     check_layout(CONTEXT(2, "ring, tensor_model_parallel_size: 2"), 6,
                  "parallel.context_parallel_size: 2 does not divide 6 ranks, "
-                 "pipelines of 2; nearest that work: 4 or 8 ranks");
+                 "pipelines of 2; nearest that work: 1, or 4 or 8 ranks");
     check_layout(CONTEXT(8, "ring, tensor_model_parallel_size: 2, "
                             "sequence_parallel: true"),
                  16,

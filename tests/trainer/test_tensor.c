@@ -403,7 +403,7 @@ static void test_tensor_what_cannot_be_shared_is_refused(void **state)
                    "4; nearest that work: 2 or 4");
     expect_refused(&odd, NULL,
                    "tensor_model_parallel_size: 2 does not divide 3 ranks; "
-                   "nearest that work: 2 or 4 ranks");
+                   "nearest that work: 1, or 2 or 4 ranks");
     expect_refused(&rows, tokens, "nearest that work: 20 or 22 tokens");
     expect_refused(&alone, NULL, "needs ranks that share each layer");
     expect_refused(&two, same, "train.deterministic: true does not hold");

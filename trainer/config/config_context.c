@@ -116,16 +116,16 @@ static weft_status check_ranks(const wefti_config *config, int nranks)
     const int64_t pipeline =
         stages * config->parallel.tensor_model_parallel_size;
     const int64_t parts = config->parallel.context_parallel_size;
-    char ranks[64];
+    char text[96];
     if (wefti_config_mesh(config, nranks).dp > 0 || nranks % stages != 0) {
         return WEFT_OK;
     }
     return refuse_key(
         config, "parallel", "context_parallel_size",
         "does not divide %d rank%s, pipelines of %" PRId64
-        "; nearest that work: %s ranks",
+        "; nearest that work: %s",
         nranks, nranks == 1 ? "" : "s", pipeline,
-        wefti_config_multiples(nranks, parts * pipeline, ranks, sizeof(ranks)));
+        wefti_config_sizes(nranks, parts, pipeline, text, sizeof(text)));
 }
 
 weft_status wefti_config_check_context(const wefti_config *config, int nranks)

@@ -113,6 +113,12 @@ char *wefti_config_nearest(const wefti_config *config, wefti_config_works *test,
 char *wefti_config_multiples(int64_t value, int64_t unit, char *text,
                              size_t text_bytes);
 
+/* For a size that does not divide the groups of ranks that there are: the
+ * nearest one below that does, and the numbers of ranks at either side for it
+ * as it is: "2, or 4 or 8 ranks". others: the ranks of a group. */
+char *wefti_config_sizes(int nranks, int64_t size, int64_t others, char *text,
+                         size_t text_bytes);
+
 /* Part of wefti_config_check: ranks that share each layer. */
 WEFT_NODISCARD weft_status wefti_config_check_tensor(const wefti_config *config,
                                                      int nranks);

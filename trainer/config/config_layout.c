@@ -90,6 +90,24 @@ char *wefti_config_multiples(int64_t value, int64_t unit, char *text,
     return text;
 }
 
+char *wefti_config_sizes(int nranks, int64_t size, int64_t others, char *text,
+                         size_t text_bytes)
+{
+    const int64_t groups = nranks / others;
+    char ranks[64];
+    int64_t below = size < groups ? size : groups;
+    while (below > 1 && groups % below != 0) {
+        below--;
+    }
+    wefti_config_multiples(nranks, size * others, ranks, sizeof(ranks));
+    if (below < 1 || nranks % others != 0) {
+        snprintf(text, text_bytes, "%s ranks", ranks);
+    } else {
+        snprintf(text, text_bytes, "%" PRId64 ", or %s ranks", below, ranks);
+    }
+    return text;
+}
+
 static bool heads_work(const wefti_config *config, int64_t heads)
 {
     return config->model.hidden_size % (2 * heads) == 0;

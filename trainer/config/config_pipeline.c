@@ -96,27 +96,20 @@ static weft_status check_ranks(const wefti_config *config, int nranks)
     if (wefti_config_mesh(config, nranks).dp > 0) {
         return WEFT_OK;
     }
-    char ranks[64];
+    char text[96];
     const int64_t others = config->parallel.tensor_model_parallel_size *
                            config->parallel.context_parallel_size;
+    wefti_config_sizes(nranks, size, others, text, sizeof(text));
     if (others > 1) {
         return refuse(config, "parallel", "pipeline_model_parallel_size",
                       "times %" PRId64
                       " ranks that share each stage (tensor, context) does not "
-                      "divide %d rank%s; nearest that work: %s ranks",
-                      others, nranks, nranks == 1 ? "" : "s",
-                      wefti_config_multiples(nranks, size * others, ranks,
-                                             sizeof(ranks)));
-    }
-    int64_t below = size < nranks ? size : nranks;
-    while (nranks % below != 0) {
-        below--;
+                      "divide %d rank%s; nearest that work: %s",
+                      others, nranks, nranks == 1 ? "" : "s", text);
     }
     return refuse(config, "parallel", "pipeline_model_parallel_size",
-                  "does not divide %d rank%s; nearest that work: %" PRId64
-                  ", or %s ranks",
-                  nranks, nranks == 1 ? "" : "s", below,
-                  wefti_config_multiples(nranks, size, ranks, sizeof(ranks)));
+                  "does not divide %d rank%s; nearest that work: %s", nranks,
+                  nranks == 1 ? "" : "s", text);
 }
 
 /* A V has two chunks a rank without being asked. */

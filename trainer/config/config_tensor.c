@@ -77,11 +77,11 @@ static weft_status check_ranks(const wefti_config *config, int nranks)
         wefti_config_mesh(config, nranks).dp > 0) {
         return WEFT_OK;
     }
-    char text[64];
+    char text[96];
     return refuse(config, "parallel", "tensor_model_parallel_size",
-                  "does not divide %d rank%s; nearest that work: %s ranks",
-                  nranks, nranks == 1 ? "" : "s",
-                  wefti_config_multiples(nranks, size, text, sizeof(text)));
+                  "does not divide %d rank%s; nearest that work: %s", nranks,
+                  nranks == 1 ? "" : "s",
+                  wefti_config_sizes(nranks, size, 1, text, sizeof(text)));
 }
 
 /* Each rank has as many rows of the residual as the others. */

@@ -11,9 +11,10 @@
  *      ends      e1 . . e2 . . e3 . . e4 . . e5
  *                ^ passed before e5 is stored, where ENDS is 4
  *
- * Never more than ENDS + 1 times OPERATIONS are out. What a stream waits for
- * may be raised by what its own caller queues later: it would stand in the
- * driver just as well.
+ * Of one caller ENDS + 1 times OPERATIONS are out and a few, and of each other
+ * that queues on the same stream meanwhile OPERATIONS more. A caller that
+ * itself raises later what its stream waits for stands here, before it would
+ * in the driver.
  */
 #include "device/await.h"
 #include "device/cuda_gpu.h"
@@ -79,7 +80,7 @@ weft_status wefti_cuda_make_room(wefti_cuda_gpu *gpu, wefti_cuda_stream *stream,
     stream->since_end += operations;
     const bool ends = stream->since_end >= OPERATIONS;
     if (ends) {
-        stream->since_end = 0;
+        stream->since_end -= OPERATIONS;
         stream->next_end = (at + 1) % WEFTI_CUDA_ENDS;
     }
     pthread_mutex_unlock(&stream->lock);

@@ -12,6 +12,7 @@
 #include "device/holds.h"
 #include "device/object.h"
 
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -148,12 +149,25 @@ static void close_now(weft_device *device)
     free(device);
 }
 
+enum { ENDING_MS = 10000 };
+
+/* A stream of the program's that was given up may yet store how far it has
+ * come. One that the program never lets go keeps the device. */
+static void await_endings(weft_device *device)
+{
+    wefti_device_tend(device);
+    for (int i = 0; i < ENDING_MS && wefti_holds_are_ending(device); i++) {
+        (void)poll(NULL, 0, 1);
+        wefti_device_tend(device);
+    }
+}
+
 void weft_device_close(weft_device *device)
 {
     if (!device) {
         return;
     }
-    wefti_device_tend(device);
+    await_endings(device);
     pthread_mutex_lock(&open_lock);
     const bool last = device->opened == 1;
     const size_t objects = last ? atomic_load(&device->objects) : 0;

@@ -303,12 +303,22 @@ static size_t find_unfailed(wefti_holds *holds, weft_gate **gates_out,
     return count;
 }
 
+/* A batch without marks ends by itself. */
+static bool may_stand(wefti_holds *holds)
+{
+    pthread_mutex_lock(&holds->lock);
+    const bool may = holds->end > holds->first &&
+                     get(holds, holds->end - 1)->batch > get_passed(holds);
+    pthread_mutex_unlock(&holds->lock);
+    return may;
+}
+
 bool wefti_holds_any_of(const void *own)
 {
     bool any = false;
     pthread_mutex_lock(&all_lock);
     for (wefti_holds *holds = all; holds && !any; holds = holds->next_of_all) {
-        any = holds->device->own == own && !are_passed(holds);
+        any = holds->device->own == own && may_stand(holds);
     }
     pthread_mutex_unlock(&all_lock);
     return any;
@@ -332,15 +342,20 @@ void wefti_holds_fail(weft_device *device, weft_status status, const char *text)
     } while (count > 0);
 }
 
-/* Takes an abandoned one that has nothing left to pass off the list. */
+/* Nothing is held, nor will the stream store anything more. */
+static bool is_over(wefti_holds *holds)
+{
+    return holds->first == holds->end && are_passed(holds);
+}
+
+/* Takes an abandoned one that is over off the list. */
 static wefti_holds *take_abandoned(weft_device *device)
 {
     wefti_holds *found = NULL;
     pthread_mutex_lock(&device->holds_lock);
     for (wefti_holds **place = &device->holds; *place && !found;) {
         wefti_holds *holds = *place;
-        if (holds->abandoned && holds->first == holds->end &&
-            are_passed(holds)) {
+        if (holds->abandoned && is_over(holds)) {
             found = holds;
             *place = holds->next;
         } else {
@@ -351,16 +366,47 @@ static wefti_holds *take_abandoned(weft_device *device)
     return found;
 }
 
+static void unlist_locked(wefti_holds *holds)
+{
+    wefti_holds **place = &holds->device->holds;
+    while (*place != holds) {
+        place = &(*place)->next;
+    }
+    *place = holds->next;
+}
+
+/* What is left to pass keeps the device, whose memory the stream stores to. */
 void wefti_holds_abandon(wefti_holds *holds)
 {
     if (!holds) {
         return;
     }
     weft_device *device = holds->device;
+    wefti_holds_pass(holds);
     pthread_mutex_lock(&device->holds_lock);
-    holds->abandoned = true;
+    const bool over = is_over(holds);
+    if (over) {
+        unlist_locked(holds);
+    } else {
+        wefti_device_count(device, 1);
+        holds->abandoned = true;
+    }
     pthread_mutex_unlock(&device->holds_lock);
+    if (over) {
+        free_holds(holds);
+    }
     wefti_device_tend(device);
+}
+
+bool wefti_holds_are_ending(weft_device *device)
+{
+    bool any = false;
+    pthread_mutex_lock(&device->holds_lock);
+    for (wefti_holds *holds = device->holds; holds; holds = holds->next) {
+        any |= holds->abandoned && holds->first == holds->end;
+    }
+    pthread_mutex_unlock(&device->holds_lock);
+    return any;
 }
 
 void wefti_device_tend(weft_device *device)
@@ -386,5 +432,6 @@ void wefti_device_tend(weft_device *device)
     wefti_holds *done;
     while ((done = take_abandoned(device)) != NULL) {
         free_holds(done);
+        wefti_device_count(device, -1);
     }
 }

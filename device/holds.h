@@ -67,8 +67,12 @@ void wefti_holds_cancel(wefti_holds *holds);
 /* Lets go of what the stream has passed. */
 void wefti_holds_pass(wefti_holds *holds);
 
-/* Whether any stream of a GPU (weft_device.own) has not: it may stand. */
+/* Whether any stream of a GPU (weft_device.own) has marks that it has not: it
+ * may stand. */
 bool wefti_holds_any_of(const void *own);
+
+/* Whether one that was given up holds nothing but has yet to be passed. */
+bool wefti_holds_are_ending(weft_device *device);
 
 /* OK, or the first error, which becomes this thread's. */
 weft_status wefti_holds_get_error(wefti_holds *holds);

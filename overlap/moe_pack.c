@@ -99,14 +99,18 @@ void wefti_moe_pack(const wefti_moe_job *job)
     wefti_moe_announce(moe, 0, held->out_rows[0], job->row);
 }
 
-/* How many rows have come: of TOKEN the operation says it. */
+/* How many rows have come: of TOKEN the operation says it. Behind one that has
+ * failed that may be anything, and is no more than there is room for. */
 static void count_rows(const wefti_moe_job *job, int hop)
 {
     const weft_moe *moe = job->moe;
+    const size_t *begins = moe->hops[hop].in.begins;
     for (int rank = 0; rank < moe->nranks && job->row == WEFTI_MOE_ROW_TOKEN;
          rank++) {
-        job->held->in_rows[hop][rank] =
+        const size_t rows =
             moe->hops[hop].come[rank] / moe->row_bytes[job->row];
+        const size_t room = (begins[rank + 1] - begins[rank]) / moe->stride;
+        job->held->in_rows[hop][rank] = rows < room ? rows : room;
     }
 }
 

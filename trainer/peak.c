@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/small_float.h"
+#include "device/device.h"
 #include "kernels/math/math_stream.h"
 #include "kernels/math/real.h"
 #include "weft/op.h"
@@ -127,7 +128,8 @@ static weft_status find_rate(trial *one, double *rate_out)
 static weft_status try_on(weft_device *device, weft_stream *compute,
                           weft_dtype dtype, double *rate_out)
 {
-    const size_t most = compute ? MOST_SIDE : HOST_MOST;
+    const bool launches = wefti_device_can(device, WEFT_CAP_LAUNCHES);
+    const size_t most = launches ? MOST_SIDE : HOST_MOST;
     const size_t elems = most * most, bytes = elems * weft_dtype_bytes(dtype);
     void *host = malloc(2 * bytes), *room = NULL;
     weft_status status =

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "comm/post/post.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -166,22 +167,22 @@ static weft_status send_data(const end *own, size_t count, int64_t *least_ns)
 /* A shaper may have let through more of the smaller size at once: then the
  * difference is too large, and the whole time is not. Where the smaller size
  * was held up the difference is too small, and what the whole takes beyond a
- * ping is not. */
+ * ping is not, unless the pings were held up too: no part of the whole that
+ * is as small is believed. */
 static int64_t find_byte_ps(const int64_t least_ns[SIZES_MOST], int last,
                             int64_t ping_ns)
 {
     const double bytes = (double)((int64_t)WEFTI_TRIAL_LEAST_BYTES << last);
     const double whole_ps = (double)least_ns[last] * 1000 / bytes;
-    const double beyond_ps = (double)(least_ns[last] - ping_ns) * 1000 / bytes;
-    double slope_ps = whole_ps;
-    if (last > 0) {
+    double byte_ps = whole_ps;
+    if (last > 0 && least_ns[last] > least_ns[last - 1]) {
         const int64_t more_ns = least_ns[last] - least_ns[last - 1];
-        slope_ps = (double)more_ns * 1000 / (bytes / 2);
+        const int64_t beyond_ns = least_ns[last] - ping_ns;
+        byte_ps = fmax((double)more_ns * 1000 / (bytes / 2),
+                       (double)beyond_ns * 1000 / bytes);
+        byte_ps = fmin(fmax(byte_ps, whole_ps / 8), whole_ps);
     }
-    if (slope_ps < beyond_ps) {
-        slope_ps = beyond_ps;
-    }
-    return (int64_t)(slope_ps < whole_ps ? slope_ps : whole_ps);
+    return (int64_t)byte_ps;
 }
 
 /* Two sizes at least, if there is time. */

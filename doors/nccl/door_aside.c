@@ -6,6 +6,7 @@
 #include "doors/nccl/door_aside.h"
 
 #include "base/error.h"
+#include "doors/nccl/door_device.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -103,25 +104,40 @@ static weft_status copy(const wefti_door_comm *comm, weft_stream *stream,
     return WEFT_OK;
 }
 
-weft_status wefti_door_set_aside(wefti_door_comm *comm, weft_stream *stream,
-                                 weft_p2p *list, size_t length)
+/* What is needed for the copies. */
+static size_t count_bytes(const weft_p2p *list, size_t length, extent span)
 {
-    const extent span = span_of(list, length);
-    weft_status status = WEFT_OK;
     size_t bytes = 0;
     for (size_t i = 0; i < length; i++) {
         if (is_overwritten(list, length, span, &list[i])) {
             bytes += place_bytes(&list[i]);
         }
     }
-    char *at = bytes ? take(comm, stream, bytes) : NULL;
-    if (bytes && !at) {
-        return wefti_error(WEFT_ERR_NO_MEMORY,
-                           "no memory for a copy of %zu bytes that are sent "
-                           "from where others are received",
-                           bytes);
+    return bytes;
+}
+
+weft_status wefti_door_set_aside(wefti_door_comm *comm, void *native,
+                                 weft_stream *stream, weft_p2p *list,
+                                 size_t length)
+{
+    const extent span = span_of(list, length);
+    const size_t bytes = count_bytes(list, length, span);
+    if (bytes == 0) {
+        return WEFT_OK;
     }
-    for (size_t i = 0; bytes && i < length && status == WEFT_OK; i++) {
+    if (stream && wefti_door_stream_is_captured(native)) {
+        return wefti_error(WEFT_ERR_UNSUPPORTED,
+                           "the stream is being captured into a graph: allowed "
+                           "are collectives");
+    }
+    char *at = take(comm, stream, bytes);
+    weft_status status =
+        at ? WEFT_OK
+           : wefti_error(WEFT_ERR_NO_MEMORY,
+                         "no memory for a copy of %zu bytes that are sent from "
+                         "where others are received",
+                         bytes);
+    for (size_t i = 0; i < length && status == WEFT_OK; i++) {
         if (is_overwritten(list, length, span, &list[i])) {
             status = copy(comm, stream, at, &list[i]);
             list[i].buffer = at;

@@ -24,12 +24,16 @@ typedef struct wefti_door_aside {
 
 /*
  * wefti_door_set_aside - lets sends of a list that share bytes with one of its
- * receives read a copy of their own. stream: of the communicator, or NULL.
+ * receives read a copy of their own.
  *
- * Returns     OK | ERR_NO_MEMORY | as weft_device_copy.
+ * native, stream   the program's stream, and weft's for it; NULL: none
+ *
+ * Returns     OK | ERR_UNSUPPORTED (the stream is being captured: nothing is
+ *             queued) | ERR_NO_MEMORY | as weft_device_copy.
  */
-weft_status wefti_door_set_aside(wefti_door_comm *comm, weft_stream *stream,
-                                 weft_p2p *list, size_t length);
+weft_status wefti_door_set_aside(wefti_door_comm *comm, void *native,
+                                 weft_stream *stream, weft_p2p *list,
+                                 size_t length);
 
 /* The stream is about to be forgotten: nobody uses its room again. */
 void wefti_door_aside_forget(wefti_door_comm *comm, const weft_stream *stream);

@@ -87,9 +87,9 @@ static int start(wefti_door_call *call, weft_p2p *list, size_t length,
     if (result != WEFTI_DOOR_SUCCESS) {
         return result;
     }
-    weft_status status =
-        list ? wefti_door_set_aside(call->comm, stream, list, length)
-             : read_scalar(call, stream);
+    weft_status status = list ? wefti_door_set_aside(call->comm, call->native,
+                                                     stream, list, length)
+                              : read_scalar(call, stream);
     if (status == WEFT_OK && (stream || waits)) {
         status = list ? weft_p2p_post(list, length, weft, stream)
                       : weft_op_post(&call->op, 0, weft, stream);

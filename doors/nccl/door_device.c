@@ -138,3 +138,14 @@ int wefti_door_stream_get(wefti_door_comm *comm, void *native,
     }
     return wrap(comm, native, stream_out);
 }
+
+bool wefti_door_stream_is_captured(void *native)
+{
+    int (*ask)(void *stream, int *status_out);
+    int status = 0;
+    void *name = native ? native : (void *)(uintptr_t)CUDA_LEGACY_STREAM;
+    void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    return library &&
+           wefti_library_find(library, "cuStreamIsCapturing", &ask) &&
+           ask(name, &status) == 0 && status != 0;
+}

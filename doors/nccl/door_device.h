@@ -35,4 +35,7 @@ int wefti_door_device_open(int ordinal, weft_device **device_out,
 int wefti_door_stream_get(wefti_door_comm *comm, void *native,
                           weft_stream **stream_out);
 
+/* Whether the program is capturing this stream of its own into a graph. */
+bool wefti_door_stream_is_captured(void *native);
+
 #endif

@@ -105,7 +105,9 @@ typedef struct weft_moe_config {
  *               many rows each has. On the stream they are there behind the
  *               dispatch, on the host when counted says so.
  * counted       chunk counted_chunk is raised to counted_epoch when expert_rows
- *               may be read. It fails with the communicator.
+ *               may be read. It fails with the communicator, but where the
+ *               device computes by kernels: there it is raised all the same,
+ *               and weft_comm_get_fault says whether to believe the counts.
  * tokens        of this rank, as dispatched.
  */
 typedef struct weft_moe_batch {

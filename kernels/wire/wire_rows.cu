@@ -166,6 +166,22 @@ static __device__ inline void rows_pack(const wefti_rows_args &args)
 /* ---- at the experts' rank -------------------------------------------------
  */
 
+/* How many rows of a rank have come; behind an operation that has failed that
+ * may be anything, and is no more than there is room for. */
+static __device__ inline size_t rows_of(const wefti_rows_args &args,
+                                        size_t rank)
+{
+    if (args.rows_most == 0) {
+        return 0;
+    }
+    size_t rows = args.come[rank] / args.row_bytes;
+    size_t end =
+        rank + 1 < args.nranks ? args.in_begins[rank + 1] : args.in_bytes;
+    size_t room =
+        (end - args.in_begins[rank]) / (args.in_bytes / args.rows_most);
+    return rows < room ? rows : room;
+}
+
 /* One warp: the first row of each rank among all that have come. */
 extern "C" __global__ void __launch_bounds__(WEFTI_LAUNCH_THREADS, 1)
     wefti_rows_arrive(const __grid_constant__ wefti_rows_args args)
@@ -174,7 +190,7 @@ extern "C" __global__ void __launch_bounds__(WEFTI_LAUNCH_THREADS, 1)
     for (size_t first = 0; warp_first() == 0 && first < args.nranks;
          first += LANES) {
         size_t rank = first + lane();
-        size_t rows = rank < args.nranks ? args.come[rank] / args.row_bytes : 0;
+        size_t rows = rank < args.nranks ? rows_of(args, rank) : 0;
         size_t end = rows;
         for (unsigned step = 1; step < LANES; step *= 2) {
             size_t other = __shfl_up_sync(ALL_LANES, end, step);

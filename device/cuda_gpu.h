@@ -158,7 +158,7 @@ typedef struct wefti_cuda_green {
 } wefti_cuda_green;
 
 /* Of a stream: there are so many stores of its progress out at most. */
-enum { WEFTI_CUDA_ENDS = 9 };
+enum { WEFTI_CUDA_ENDS = 13 };
 
 typedef struct wefti_cuda_stream {
     weft_stream base;

@@ -223,7 +223,7 @@ WEFT_NODISCARD weft_status weft_device_copy(weft_device *device, void *dst,
  * weft_stream_create - a new in-order queue on the device.
  *
  * priority   lower runs first where the device can tell; 0 = ordinary.
- * A cuda stream has some 640 operations out at most (docs/gpu.md): what queues
+ * A cuda stream has some 900 operations out at most (docs/gpu.md): what queues
  * one more blocks until it has done some, also where its comment says no.
  *
  * Returns     OK | ERR_INVALID | ERR_NO_MEMORY.

@@ -195,6 +195,7 @@ static int pass_on_any(weft_comm *comm, void *context)
     int failures = create_all(comm, comms);
     if (failures || weft_device_open("host", 0, &device) != WEFT_OK ||
         weft_stream_create(device, 0, &stream) != WEFT_OK) {
+        fprintf(stderr, "no stream: %s\n", weft_error_text());
         return 1;
     }
     for (int i = 0; i < COMMS; i++) {

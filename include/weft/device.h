@@ -94,7 +94,8 @@ WEFT_NODISCARD weft_status weft_device_open(const char *kind, int index,
 /*
  * weft_device_close - give it back, as often as it was opened; the last time,
  * while anything made from it still exists, this logs an error and closes
- * nothing. NULL is legal.
+ * nothing. NULL is legal. Blocks, the last time: until streams that were
+ * wrapped have come past what was queued on them, 10 s at most.
  */
 void weft_device_close(weft_device *device);
 

@@ -9,6 +9,8 @@
 
 #include "device/cuda_gpu.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
 #include <sys/mman.h>
 
 /* A stream of the program's, in the primary context of a GPU. */
@@ -68,6 +70,62 @@ static void check_wrapped_elsewhere(void *arg)
                       "not a stream of the primary context of cuda device 0");
         close_cuda(device);
     }
+}
+
+static void *let_go_late(void *word)
+{
+    usleep(100 * 1000);
+    atomic_store((_Atomic uint64_t *)word, 1);
+    return NULL;
+}
+
+/* A stream of the program's own stands at a wait of the program's own, with
+ * much of weft's behind it, when weft gives it up: the stream will yet store
+ * how far it has come, into memory of the device. */
+static void check_given_up(void *arg)
+{
+    (void)arg;
+    enum { COPIES = 200 };
+    CUcontext context;
+    weft_device *device = open_cuda(0);
+    weft_stream *stream = NULL;
+    CUstream native = make_native(0, &context);
+    CUdeviceptr memory = 0;
+    void *word = NULL;
+    pthread_t thread;
+    CHECK_OK(cuCtxPushCurrent_v2(context));
+    CHECK_OK(cuMemAlloc_v2(&memory, 64));
+    CHECK_OK(cuMemHostAlloc(&word, sizeof(uint64_t), 0));
+    atomic_store((_Atomic uint64_t *)word, 0);
+    CHECK_OK(cuStreamWaitValue64_v2(native, (CUdeviceptr)(uintptr_t)word, 1,
+                                    CU_STREAM_WAIT_VALUE_GEQ));
+    CHECK_OK(cuCtxPopCurrent_v2(NULL));
+    CHECK_WEFT(weft_stream_wrap(device, native, &stream));
+    for (int i = 0; i < COPIES; i++) {
+        CHECK_WEFT(weft_device_copy(device, (void *)(uintptr_t)memory,
+                                    (void *)(uintptr_t)(memory + 32), 8,
+                                    stream));
+    }
+    weft_stream_destroy(stream);
+    CHECK(pthread_create(&thread, NULL, let_go_late, word) == 0);
+    weft_device_close(device);
+    CHECK(atomic_load((_Atomic uint64_t *)word) == 1);
+    CHECK(pthread_join(thread, NULL) == 0);
+    /* Closed, and not kept: what is opened is another. */
+    device = open_cuda(0);
+    CHECK(device->opened == 1 && atomic_load(&device->objects) == 0);
+    close_cuda(device);
+    CHECK_OK(cuCtxPushCurrent_v2(context));
+    CHECK_OK(cuStreamDestroy_v2(native));
+    CHECK_OK(cuMemFree_v2(memory));
+    CHECK_OK(cuMemFreeHost(word));
+    CHECK_OK(cuCtxPopCurrent_v2(NULL));
+}
+
+static void test_cuda_stream_given_up_keeps_its_device(void **state)
+{
+    (void)state;
+    in_child(check_given_up, NULL, NULL);
 }
 
 static void test_cuda_stream_wrapped_stays_its_owners(void **state)
@@ -496,6 +554,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_cuda_stream_wrapped_stays_its_owners),
+        cmocka_unit_test(test_cuda_stream_given_up_keeps_its_device),
         cmocka_unit_test(test_cuda_stream_captured_is_refused_unbroken),
         cmocka_unit_test(test_cuda_stream_budgets_are_what_the_chip_parts),
         cmocka_unit_test(test_cuda_stream_budgets_need_a_driver_that_has_them),

@@ -271,11 +271,40 @@ static int rank_aborts(struct ncclComm *comm, int rank, int nranks,
     return failures;
 }
 
+/* A group that needs a copy is refused before the copy is in the graph, which
+ * may outlive its memory. */
+static int rank_captures(struct ncclComm *comm, int rank, int nranks,
+                         void *context)
+{
+    gpu *own = context;
+    void *both = as_pointer(own->send);
+    const int next = (rank + 1) % nranks, last = (rank + nranks - 1) % nranks;
+    CUgraph graph = NULL;
+    size_t nodes = 0;
+    int failures = 0;
+    EXPECT(cuStreamBeginCapture_v2(own->stream,
+                                   CU_STREAM_CAPTURE_MODE_THREAD_LOCAL) ==
+           CUDA_SUCCESS);
+    EXPECT_RESULT(SUCCESS, ncclGroupStart());
+    EXPECT_RESULT(SUCCESS,
+                  ncclSend(both, 8, INT32, next, comm, as_stream(own)));
+    EXPECT_RESULT(SUCCESS,
+                  ncclRecv(both, 8, INT32, last, comm, as_stream(own)));
+    EXPECT_RESULT(INVALID_USAGE, ncclGroupEnd());
+    EXPECT(strstr(ncclGetLastError(comm), "being captured") != NULL);
+    EXPECT(cuStreamEndCapture(own->stream, &graph) == CUDA_SUCCESS);
+    EXPECT(cuGraphGetNodes(graph, NULL, &nodes) == CUDA_SUCCESS);
+    EXPECT(nodes == 0);
+    EXPECT(cuGraphDestroy(graph) == CUDA_SUCCESS);
+    return failures + rank_ops(comm, rank, nranks, context);
+}
+
 static door_rank_call find_call(const char *name)
 {
-    return strcmp(name, "ops") == 0      ? rank_ops
-           : strcmp(name, "scales") == 0 ? rank_scales
-                                         : rank_aborts;
+    return strcmp(name, "ops") == 0        ? rank_ops
+           : strcmp(name, "captures") == 0 ? rank_captures
+           : strcmp(name, "scales") == 0   ? rank_scales
+                                           : rank_aborts;
 }
 
 static void run(const char *name, bool processes)
@@ -298,6 +327,12 @@ static void test_scalar_in_device_memory_is_read_in_stream_order(void **state)
 {
     (void)state;
     run("scales", false);
+}
+
+static void test_captured_group_that_needs_a_copy_is_refused(void **state)
+{
+    (void)state;
+    run("captures", false);
 }
 
 static void test_abort_lets_the_stream_pass(void **state)
@@ -336,6 +371,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_one_thread_with_several_gpus),
         cmocka_unit_test(test_threads_with_a_gpu_each),
         cmocka_unit_test(test_scalar_in_device_memory_is_read_in_stream_order),
+        cmocka_unit_test(test_captured_group_that_needs_a_copy_is_refused),
         cmocka_unit_test(test_abort_lets_the_stream_pass),
         cmocka_unit_test(test_library_does_not_take_itself_for_nccl)};
     const struct CMUnitTest processes[] = {

@@ -113,6 +113,8 @@
     X(cuStreamEndCapture, cuStreamEndCapture, 10000,                           \
       (CUstream stream, CUgraph * graph))                                      \
     X(cuGraphDestroy, cuGraphDestroy, 10000, (CUgraph graph))                  \
+    X(cuGraphGetNodes, cuGraphGetNodes, 10000,                                 \
+      (CUgraph graph, CUgraphNode * nodes, size_t * count))                    \
     X(cuGraphInstantiateWithFlags, cuGraphInstantiateWithFlags, 11040,         \
       (CUgraphExec * exec, CUgraph graph, unsigned long long flags))           \
     X(cuGraphLaunch, cuGraphLaunch, 10000,                                     \

@@ -119,6 +119,19 @@ CUresult cuGraphDestroy(CUgraph graph)
     return result;
 }
 
+/* How many; the nodes themselves have no handles here. */
+CUresult cuGraphGetNodes(CUgraph graph, CUgraphNode *nodes, size_t *count)
+{
+    CUresult result = fake_enter();
+    if (result == CUDA_SUCCESS && (!graph || nodes || !count)) {
+        result = CUDA_ERROR_INVALID_VALUE;
+    }
+    if (result == CUDA_SUCCESS) {
+        *count = graph->count;
+    }
+    return result;
+}
+
 CUresult cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph,
                                      unsigned long long flags)
 {

@@ -25,6 +25,10 @@ enum {
     UNANSWERED_MOST = 6  /* times that bytes are sent again: 13 s or so */
 };
 
+/* How long a peer that has closed one rail may take for the others, and what
+ * it has sent over them. */
+#define END_NS INT64_C(5000000000)
+
 enum { WELCOME = 'w', ELSEWHERE = 'e' }; /* answers */
 
 /* ---- the epoll set ---------------------------------------------------------
@@ -92,6 +96,15 @@ static void hang_up(wefti_tcp_link *self)
     self->watched = 0;
 }
 
+/* What is queued is dropped. */
+static void close_link(wefti_tcp_links *port, wefti_tcp_link *self)
+{
+    self->state = WEFTI_TCP_LINK_CLOSED;
+    port->unsent -= self->stream.unsent;
+    wefti_tcp_stream_fini(&self->stream);
+    self->watched = 0;
+}
+
 void wefti_tcp_peer_lose(wefti_tcp_links *port, int peer, const char *why)
 {
     wefti_tcp_peer *self = &port->peers[peer];
@@ -100,12 +113,8 @@ void wefti_tcp_peer_lose(wefti_tcp_links *port, int peer, const char *why)
     }
     self->lost = true;
     for (int rail = 0; rail < WEFTI_RAILS_MOST; rail++) {
-        wefti_tcp_link *link = self->links[rail];
-        if (link) {
-            link->state = WEFTI_TCP_LINK_CLOSED;
-            port->unsent -= link->stream.unsent;
-            wefti_tcp_stream_fini(&link->stream);
-            link->watched = 0;
+        if (self->links[rail]) {
+            close_link(port, self->links[rail]);
         }
     }
     port->config.lost(port->config.context, peer, why);
@@ -277,26 +286,31 @@ static void read_answer(wefti_tcp_links *port, wefti_tcp_link *self)
     }
 }
 
-/* The peer has ended this one, and ends the others: what comes there counts. */
-static void end(wefti_tcp_links *port, wefti_tcp_link *self)
+/*
+ * The peer has closed this one, and closes the others: it reads nothing any
+ * more, and what comes over them counts. So it is if it had not read all, when
+ * its kernel cuts the connection off instead of ending it.
+ */
+static void end(wefti_tcp_links *port, wefti_tcp_link *self, int why)
 {
-    const wefti_tcp_peer *peer = &port->peers[self->peer];
+    wefti_tcp_peer *peer = &port->peers[self->peer];
     bool up = false;
-    hang_up(self);
-    self->state = WEFTI_TCP_LINK_CLOSED;
+    close_link(port, self);
     for (int rail = 0; rail < WEFTI_RAILS_MOST; rail++) {
         up |=
             peer->links[rail] && peer->links[rail]->state == WEFTI_TCP_LINK_UP;
     }
-    if (!up || self->stream.unsent > 0) {
-        lose(port, self, strerror(ECONNRESET));
+    if (!up) {
+        lose(port, self, strerror(why));
+    } else if (peer->ended_ns == 0) {
+        peer->ended_ns = wefti_clock_ns();
+        port->ending = true;
     }
 }
 
 /* The peer is lost; what has come over its other rails counts. */
-static void lose_when_read(wefti_tcp_links *port, wefti_tcp_link *self)
+static void lose_when_read(wefti_tcp_links *port, wefti_tcp_link *self, int why)
 {
-    const int why = errno;
     for (int rail = 0; rail < WEFTI_RAILS_MOST; rail++) {
         wefti_tcp_link *link = port->peers[self->peer].links[rail];
         while (link && link != self && link->state == WEFTI_TCP_LINK_UP &&
@@ -304,6 +318,18 @@ static void lose_when_read(wefti_tcp_links *port, wefti_tcp_link *self)
         }
     }
     lose(port, self, strerror(why));
+}
+
+/* There is nothing more to read. */
+static void stop_reading(wefti_tcp_links *port, wefti_tcp_link *self,
+                         wefti_tcp_result result)
+{
+    const int why = result == WEFTI_TCP_ENDED ? ECONNRESET : errno;
+    if (result == WEFTI_TCP_ENDED || why == ECONNRESET || why == EPIPE) {
+        end(port, self, why);
+    } else {
+        lose_when_read(port, self, why);
+    }
 }
 
 static bool handle_link(wefti_tcp_links *port, wefti_tcp_link *self,
@@ -329,10 +355,8 @@ static bool handle_link(wefti_tcp_links *port, wefti_tcp_link *self,
     }
     if (self->state == WEFTI_TCP_LINK_UP && events & ~(uint32_t)EPOLLOUT) {
         wefti_tcp_result result = wefti_tcp_stream_read(&self->stream);
-        if (result == WEFTI_TCP_BROKEN) {
-            lose_when_read(port, self);
-        } else if (result == WEFTI_TCP_ENDED) {
-            end(port, self);
+        if (result == WEFTI_TCP_BROKEN || result == WEFTI_TCP_ENDED) {
+            stop_reading(port, self, result);
         }
         moved |= result != WEFTI_TCP_NOTHING;
     }
@@ -492,9 +516,27 @@ static bool is_silent(const wefti_tcp_link *link)
             info.tcpi_probes >= UNANSWERED_MOST);
 }
 
+/* Rails of a peer that has closed another of them, and not these. */
+static bool ends_late(const wefti_tcp_links *port, int peer, int64_t now_ns)
+{
+    const int64_t ended_ns = port->peers[peer].ended_ns;
+    return ended_ns != 0 && now_ns - ended_ns > END_NS;
+}
+
+static void look_at(wefti_tcp_links *port, wefti_tcp_link *link, int64_t now_ns)
+{
+    if (link->rail > 0 && is_silent(link)) {
+        port->config.silent(port->config.context, link->peer,
+                            port->rails[link->rail].name);
+        lose(port, link, "nothing is answered any more");
+    } else if (ends_late(port, link->peer, now_ns)) {
+        lose_when_read(port, link, ECONNRESET);
+    }
+}
+
 void wefti_tcp_links_look(wefti_tcp_links *port)
 {
-    bool used = false;
+    bool used = port->ending;
     for (int rail = 1; rail < port->rail_count; rail++) {
         used |= port->rails[rail].byte_ps > 0;
     }
@@ -504,12 +546,10 @@ void wefti_tcp_links_look(wefti_tcp_links *port)
     }
     port->looked_ns = now_ns;
     for (int peer = 0; peer < port->config.npeers; peer++) {
-        for (int rail = 1; rail < port->rail_count; rail++) {
-            const wefti_tcp_link *link = port->peers[peer].links[rail];
-            if (link && link->state == WEFTI_TCP_LINK_UP && is_silent(link)) {
-                port->config.silent(port->config.context, peer,
-                                    port->rails[rail].name);
-                lose(port, link, "nothing is answered any more");
+        for (int rail = 0; rail < port->rail_count; rail++) {
+            wefti_tcp_link *link = port->peers[peer].links[rail];
+            if (link && link->state == WEFTI_TCP_LINK_UP) {
+                look_at(port, link, now_ns);
             }
         }
     }

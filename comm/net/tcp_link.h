@@ -32,7 +32,7 @@
  * CONNECTS  the kernel does
  * GREETS    HELLO is sent, or being sent; the answer is awaited
  * AWAITED   the other rank connects
- * CLOSED    ended by the peer in good order, or never up: nothing is sent here
+ * CLOSED    ended by the peer, or never up: nothing is sent here
  */
 typedef enum wefti_tcp_link_state {
     WEFTI_TCP_LINK_NONE,
@@ -56,12 +56,14 @@ typedef struct wefti_tcp_link {
 /*
  * addresses  of the peer's rails; borrowed
  * numbered   how many messages with a number have gone to it
+ * ended_ns   when it closed the first of its links; 0: none
  */
 typedef struct wefti_tcp_peer {
     bool lost;
     const unsigned char *addresses;
     int address_count;
     uint64_t numbered;
+    int64_t ended_ns;
     wefti_tcp_link *links[WEFTI_RAILS_MOST]; /* NULL: never wanted */
     wefti_tcp_pieces pieces;
 } wefti_tcp_peer;
@@ -74,7 +76,8 @@ typedef struct wefti_tcp_rail {
     int64_t byte_ps;
 } wefti_tcp_rail;
 
-/* A port. small: the rail of small messages; looked_ns: when rails were. */
+/* A port. small: the rail of small messages; looked_ns: when rails were;
+ * ending: a peer has closed a link. */
 typedef struct wefti_tcp_links {
     wefti_port_config config;
     unsigned char proof[WEFTI_PORT_PROOF_BYTES];
@@ -85,6 +88,7 @@ typedef struct wefti_tcp_links {
     wefti_tcp_link *dirty;
     wefti_tcp_link *expecting; /* the last that was told what to expect */
     bool held;                 /* what is dirty stays so */
+    bool ending;
     size_t unsent;
     int64_t looked_ns;
     wefti_tcp_unproven unproven;
@@ -126,8 +130,9 @@ bool wefti_tcp_links_read_hidden(wefti_tcp_links *port);
 /* Watches the rail's listening socket; false with errno. */
 bool wefti_tcp_links_listen(wefti_tcp_links *port, int rail);
 
-/* Now and then: a peer to which a rail carries nothing any more is lost. Over
- * the first rail that is found out as without others. */
+/* Now and then: a peer to which a rail carries nothing any more is lost, and
+ * one that has closed a rail and not the others. Over the first rail silence is
+ * found out as without others. */
 void wefti_tcp_links_look(wefti_tcp_links *port);
 
 #endif

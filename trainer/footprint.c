@@ -62,6 +62,9 @@ static wefti_footprint plan_of(const wefti_replica *replica)
                                               plan->flat_elems * sizeof(real),
                            .moments_bytes = 2 * plan->own_elems * sizeof(real)};
     add_pipe(replica, &sum);
+    for (size_t g = 0; replica->config.offload && g < plan->group_count; g++) {
+        sum.buffers_bytes += wefti_optimizer_room_bytes(plan, g);
+    }
     sum.average_bytes = wefti_ema_plan_bytes(replica);
     sum.copy_bytes = replica->saver ? replica->saver->copy_bytes : 0;
     return sum;
@@ -193,10 +196,11 @@ void wefti_footprint_print(const wefti_replica *replica, FILE *file)
     fprintf(
         file,
         "weft-train: rank 0 plans %.1f MB: parameters %.1f, gradients "
-        "%.1f, moments %.1f, activations %.1f, buffers %.1f, average %.1f, "
+        "%.1f, moments %.1f%s, activations %.1f, buffers %.1f, average %.1f, "
         "copy for checkpoints %.1f\n",
         (double)total_bytes(&plan) * 1e-6, (double)plan.parameters_bytes * 1e-6,
         (double)plan.gradients_bytes * 1e-6, (double)plan.moments_bytes * 1e-6,
+        replica->config.offload ? " (in the host's memory)" : "",
         (double)plan.activations_bytes * 1e-6,
         (double)plan.buffers_bytes * 1e-6, (double)plan.average_bytes * 1e-6,
         (double)plan.copy_bytes * 1e-6);

@@ -10,24 +10,71 @@
 
 #include <math.h>
 
+enum { PIECE_ELEMS = 1 << 20 }; /* that is brought to the device at once */
+
 static_assert(WEFTI_BLOCK_ELEMS == WEFTI_SUMSQ_BLOCK,
               "shares must end where blocks of the norm end");
+
+static size_t count_arrays(const wefti_parameters *plan)
+{
+    return plan->shape.narrow ? 3 : 2;
+}
+
+/* No longer than a rank's share of a bucket. */
+static size_t piece_of(const wefti_group_plan *group)
+{
+    size_t most = 0;
+    for (size_t i = 0; i < group->bucket_count; i++) {
+        const size_t share = group->buckets[i].share_elems;
+        most = share > most ? share : most;
+    }
+    return most < PIECE_ELEMS ? most : PIECE_ELEMS;
+}
+
+size_t wefti_optimizer_room_bytes(const wefti_parameters *plan, size_t group)
+{
+    return 2 * count_arrays(plan) * piece_of(&plan->groups[group]) *
+           sizeof(real);
+}
+
+static weft_status make_offloaded(wefti_optimizer *optimizer, size_t elems)
+{
+    const wefti_parameters *plan = optimizer->plan;
+    const wefti_offload given = {.device = optimizer->device,
+                                 .compute = optimizer->compute,
+                                 .arrays = count_arrays(plan),
+                                 .piece_elems =
+                                     piece_of(&plan->groups[optimizer->group])};
+    weft_status status =
+        wefti_offload_create(&given, elems, &optimizer->offload);
+    if (status == WEFT_OK) {
+        optimizer->first = optimizer->offload->host[0];
+        optimizer->second = optimizer->offload->host[1];
+        optimizer->masters = optimizer->offload->host[2];
+    }
+    return status;
+}
+
+static weft_status make(wefti_optimizer *optimizer, size_t elems)
+{
+    real **arrays[] = {&optimizer->first, &optimizer->second,
+                       &optimizer->masters};
+    const size_t count = count_arrays(optimizer->plan);
+    weft_status status = WEFT_OK;
+    for (size_t i = 0; i < count && status == WEFT_OK; i++) {
+        status = wefti_storage_alloc_on(optimizer->device, optimizer->compute,
+                                        elems, arrays[i]);
+    }
+    return status;
+}
 
 weft_status wefti_optimizer_init(wefti_optimizer *optimizer,
                                  const wefti_optimizer *given)
 {
     *optimizer = *given;
     size_t elems = given->plan->groups[given->group].own_elems;
-    weft_status status = wefti_storage_alloc_on(given->device, given->compute,
-                                                elems, &optimizer->first);
-    if (status == WEFT_OK) {
-        status = wefti_storage_alloc_on(given->device, given->compute, elems,
-                                        &optimizer->second);
-    }
-    if (status == WEFT_OK && given->plan->shape.narrow) {
-        status = wefti_storage_alloc_on(given->device, given->compute, elems,
-                                        &optimizer->masters);
-    }
+    weft_status status = given->offloads ? make_offloaded(optimizer, elems)
+                                         : make(optimizer, elems);
     if (status != WEFT_OK) {
         wefti_optimizer_fini(optimizer);
     }
@@ -36,9 +83,12 @@ weft_status wefti_optimizer_init(wefti_optimizer *optimizer,
 
 void wefti_optimizer_fini(wefti_optimizer *optimizer)
 {
-    wefti_storage_free_on(optimizer->device, optimizer->first);
-    wefti_storage_free_on(optimizer->device, optimizer->second);
-    wefti_storage_free_on(optimizer->device, optimizer->masters);
+    if (!optimizer->offloads) {
+        wefti_storage_free_on(optimizer->device, optimizer->first);
+        wefti_storage_free_on(optimizer->device, optimizer->second);
+        wefti_storage_free_on(optimizer->device, optimizer->masters);
+    }
+    wefti_offload_destroy(optimizer->offload);
     *optimizer = (wefti_optimizer){0};
 }
 
@@ -131,44 +181,118 @@ static bool decays(const wefti_tensor *tensor)
            tensor->info.kind != WEFTI_TENSOR_EMBEDDING;
 }
 
-weft_status wefti_optimizer_update(wefti_optimizer *optimizer, size_t bucket,
-                                   uint64_t step, const double *factor,
-                                   const real *gradient, void *values)
+/* States of this rank's elements first .. end - 1, and the step at hand.
+ * master: NULL where values are what is trained. */
+typedef struct window {
+    size_t first, end;
+    real *moment, *square, *master;
+    const double *factor;
+    const real *gradient;
+    void *values;
+} window;
+
+/* What is in the window of what this rank has of a tensor. */
+static weft_status update_share(const wefti_optimizer *optimizer,
+                                const wefti_tensor_share *own, const window *at,
+                                const wefti_adamw_config *adamw)
+{
+    const size_t own_end = own->own_elems + own->padded_elems;
+    const size_t first =
+        own->own_elems > at->first ? own->own_elems : at->first;
+    const size_t end = own_end < at->end ? own_end : at->end;
+    if (first >= end) {
+        return WEFT_OK;
+    }
+    const size_t elems = end - first, skip = first - at->first;
+    const size_t start = own->start_elems + (first - own->own_elems);
+    const wefti_math_tensor param =
+        wefti_math_flat((uint16_t *)at->values + start, WEFT_DTYPE_BF16, elems);
+    const wefti_math_tensor master = flat(
+        at->master ? at->master + skip : (real *)at->values + start, elems);
+    const wefti_math_tensor moment = flat(at->moment + skip, elems);
+    const wefti_math_tensor square = flat(at->square + skip, elems);
+    const wefti_math_tensor grad = flat(at->gradient + start, elems);
+    const wefti_math_tensor scale =
+        wefti_math_flat((double *)at->factor, WEFT_DTYPE_F64, 1);
+    return wefti_stream_adamw(optimizer->compute, at->master ? &param : NULL,
+                              &master, &moment, &square, &grad, &scale, adamw);
+}
+
+static weft_status update_window(const wefti_optimizer *optimizer,
+                                 size_t bucket, const window *at,
+                                 wefti_adamw_config adamw)
 {
     const wefti_parameters *plan = optimizer->plan;
-    const wefti_optimizer_config *config = &optimizer->config;
-    wefti_adamw_config adamw = {.lr = wefti_optimizer_rate(config, step),
-                                .beta1 = config->beta1,
-                                .beta2 = config->beta2,
-                                .eps = config->epsilon,
-                                .grad_scale = 1,
-                                .step = (int64_t)step};
-    const wefti_math_tensor scale =
-        wefti_math_flat((double *)factor, WEFT_DTYPE_F64, 1);
-    const bool narrow = plan->shape.narrow;
     weft_status status = WEFT_OK;
     for (size_t i = 0; i < plan->tensor_count && status == WEFT_OK; i++) {
         const wefti_tensor *tensor = &plan->tensors[i];
         wefti_tensor_share own;
-        if (!cut_from(optimizer, bucket, tensor, &own)) {
-            continue;
+        if (cut_from(optimizer, bucket, tensor, &own)) {
+            adamw.weight_decay =
+                decays(tensor) ? optimizer->config.weight_decay : 0.0;
+            status = update_share(optimizer, &own, at, &adamw);
         }
-        adamw.weight_decay = decays(tensor) ? config->weight_decay : 0.0;
-        const size_t elems = own.padded_elems;
-        const wefti_math_tensor param = wefti_math_flat(
-            (uint16_t *)values + own.start_elems, WEFT_DTYPE_BF16, elems);
-        const wefti_math_tensor master =
-            flat(narrow ? optimizer->masters + own.own_elems
-                        : (real *)values + own.start_elems,
-                 elems);
-        const wefti_math_tensor first =
-            flat(optimizer->first + own.own_elems, elems);
-        const wefti_math_tensor second =
-            flat(optimizer->second + own.own_elems, elems);
-        const wefti_math_tensor grad = flat(gradient + own.start_elems, elems);
-        status =
-            wefti_stream_adamw(optimizer->compute, narrow ? &param : NULL,
-                               &master, &first, &second, &grad, &scale, &adamw);
     }
     return status;
+}
+
+/* One window after the other, whose states are brought and taken back. */
+static weft_status update_offloaded(wefti_optimizer *optimizer, size_t bucket,
+                                    window at, const wefti_adamw_config *adamw)
+{
+    wefti_offload *offload = optimizer->offload;
+    const size_t end = at.end;
+    weft_status status = WEFT_OK;
+    for (; at.first < end && status == WEFT_OK; at.first = at.end) {
+        const size_t left = end - at.first;
+        const size_t elems =
+            left < offload->piece_elems ? left : offload->piece_elems;
+        real *arrays[WEFTI_OFFLOAD_ARRAYS_MOST] = {NULL};
+        at.end = at.first + elems;
+        status = wefti_offload_bring(offload, at.first, elems, arrays);
+        at.moment = arrays[0];
+        at.square = arrays[1];
+        at.master = arrays[2];
+        if (status == WEFT_OK) {
+            status = update_window(optimizer, bucket, &at, *adamw);
+        }
+        if (status == WEFT_OK) {
+            status = wefti_offload_take(offload, at.first, elems);
+        }
+    }
+    return status;
+}
+
+weft_status wefti_optimizer_update(wefti_optimizer *optimizer, size_t bucket,
+                                   uint64_t step, const double *factor,
+                                   const real *gradient, void *values)
+{
+    const wefti_group_plan *group = &optimizer->plan->groups[optimizer->group];
+    const weft_bucket_extent *extent = &group->buckets[bucket];
+    const wefti_optimizer_config *config = &optimizer->config;
+    const wefti_adamw_config adamw = {.lr = wefti_optimizer_rate(config, step),
+                                      .beta1 = config->beta1,
+                                      .beta2 = config->beta2,
+                                      .eps = config->epsilon,
+                                      .grad_scale = 1,
+                                      .step = (int64_t)step};
+    const size_t first = extent->start_elems / group->nranks;
+    window at = {.first = first,
+                 .end = first + extent->share_elems,
+                 .factor = factor,
+                 .gradient = gradient,
+                 .values = values};
+    if (optimizer->offload) {
+        return update_offloaded(optimizer, bucket, at, &adamw);
+    }
+    at.moment = optimizer->first + first;
+    at.square = optimizer->second + first;
+    at.master = optimizer->masters ? optimizer->masters + first : NULL;
+    return update_window(optimizer, bucket, &at, adamw);
+}
+
+weft_status wefti_optimizer_wait(const wefti_optimizer *optimizer)
+{
+    return optimizer->offload ? wefti_offload_wait(optimizer->offload)
+                              : WEFT_OK;
 }

@@ -17,6 +17,7 @@
 
 #include "kernels/math/sumsq.h"
 #include "trainer/model/parameters.h"
+#include "trainer/offload.h"
 #include "weft/device.h"
 
 /*
@@ -48,9 +49,11 @@ typedef struct wefti_optimizer {
     const wefti_parameters *plan; /* borrowed */
     size_t group;                 /* of the plan */
     size_t rank;
+    bool offloads; /* the three lie in the host's memory */
     real *first;   /* [own_elems], bucket by bucket */
     real *second;  /* [own_elems] */
     real *masters; /* [own_elems] where the model's values are bf16; or NULL */
+    wefti_offload *offload; /* has them; or NULL */
 } wefti_optimizer;
 
 /*
@@ -62,6 +65,9 @@ typedef struct wefti_optimizer {
 WEFT_NODISCARD weft_status wefti_optimizer_init(wefti_optimizer *optimizer,
                                                 const wefti_optimizer *given);
 void wefti_optimizer_fini(wefti_optimizer *optimizer);
+
+/* What a group that offloads has of the device's memory instead. */
+size_t wefti_optimizer_room_bytes(const wefti_parameters *plan, size_t group);
 
 /* The rate of step 1, 2, ... */
 double wefti_optimizer_rate(const wefti_optimizer_config *config,
@@ -89,5 +95,10 @@ WEFT_NODISCARD weft_status wefti_optimizer_update(wefti_optimizer *optimizer,
                                                   const double *factor,
                                                   const real *gradient,
                                                   void *values);
+
+/* Until moments and masters can be read and written where they lie; after what
+ * is queued on compute. */
+WEFT_NODISCARD weft_status
+wefti_optimizer_wait(const wefti_optimizer *optimizer);
 
 #endif

@@ -96,7 +96,8 @@ wefti_parameter_group_init(wefti_parameter_group *group,
                                            .compute = group->compute,
                                            .plan = config->plan,
                                            .group = config->number,
-                                           .rank = group->rank};
+                                           .rank = group->rank,
+                                           .offloads = config->offloads};
         status = wefti_optimizer_init(&group->optimizer, &optimizer);
     }
     if (status == WEFT_OK) {

@@ -47,6 +47,7 @@ typedef struct wefti_parameter_group_config {
     weft_device *device;
     weft_stream *compute;
     size_t passes;
+    bool offloads; /* as of wefti_optimizer */
     wefti_optimizer_config optimizer;
 } wefti_parameter_group_config;
 

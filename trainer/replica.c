@@ -247,7 +247,13 @@ size_t wefti_replica_count_passes(const wefti_replica *replica)
 
 weft_status wefti_replica_wait(const wefti_replica *replica)
 {
-    return replica->compute ? weft_stream_wait(replica->compute) : WEFT_OK;
+    weft_status status =
+        replica->compute ? weft_stream_wait(replica->compute) : WEFT_OK;
+    for (size_t g = 0; g < replica->plan.group_count && status == WEFT_OK;
+         g++) {
+        status = wefti_optimizer_wait(&replica->groups[g].optimizer);
+    }
+    return status;
 }
 
 weft_status wefti_replica_copy(const wefti_replica *replica, void *dst,
@@ -272,6 +278,7 @@ static weft_status make_all(wefti_replica *replica)
             .device = config->device,
             .compute = replica->compute,
             .passes = wefti_replica_count_passes(replica),
+            .offloads = config->offload,
             .optimizer = config->optimizer};
         status = wefti_parameter_group_init(&replica->groups[g], &group);
     }

@@ -46,6 +46,7 @@ typedef struct wefti_replica_config {
     size_t balance_every; /* steps between two balancings of experts; 0: none */
     double balance_rate;  /* by which a bias moves */
     bool expert_overlap;  /* exchanges of experts run beside compute */
+    bool offload;         /* the optimizer's state lies in the host's memory */
     wefti_ema_format ema; /* trainer/ema.h */
     double ema_decay;
     wefti_pipe_config pipe;
@@ -87,7 +88,8 @@ size_t wefti_replica_count_micro(const wefti_replica *replica);
 /* Micro-batches that are added up on this rank in a step, of each stage. */
 size_t wefti_replica_count_passes(const wefti_replica *replica);
 
-/* Until what is queued on compute has run. */
+/* Until what is queued on compute has run, and the host has the state that it
+ * has of the optimizer. */
 WEFT_NODISCARD weft_status wefti_replica_wait(const wefti_replica *replica);
 
 /* Bytes to the host's memory from the device's or back, after that. */

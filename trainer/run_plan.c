@@ -112,6 +112,7 @@ wefti_replica_config wefti_run_replica(const wefti_config *config,
                   config->model.embedding_init_std},
         .sequence_parallel = config->parallel.sequence_parallel &&
                              config->parallel.tensor_model_parallel_size > 1,
+        .offload = strcmp(config->memory.offload, "optimizer") == 0,
         .ema = find_ema(config),
         .ema_decay = config->memory.ema_decay,
         .pipe = {.schedule = schedule,

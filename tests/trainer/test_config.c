@@ -130,7 +130,7 @@ static const struct refusal {
     {HEAD "model: {dtype: fp16}", WEFT_ERR_INVALID,
      "fp16 is wrong; allowed is fp32 or bf16"},
     {HEAD "memory: {offload: all}", WEFT_ERR_INVALID,
-     "all is wrong; allowed is none or optimizer (in this version only none)"},
+     "all is wrong; allowed is none or optimizer"},
     {HEAD "model: {vocab: words}", WEFT_ERR_INVALID,
      "allowed is bytes, or a whole number 2..1048576"},
     /* empty values */
@@ -200,7 +200,6 @@ static const struct refusal {
     {HEAD "moe: {node_limit: 2}", WEFT_ERR_UNSUPPORTED, "allowed is 0"},
     {HEAD "memory: {recompute: half}", WEFT_ERR_INVALID, "selective"},
     {HEAD "memory: {ema_decay: 2}", WEFT_ERR_INVALID, "0..1"},
-    {HEAD "memory: {offload: optimizer}", WEFT_ERR_UNSUPPORTED, "is none"},
     {HEAD "memory: {zero: 0}", WEFT_ERR_UNSUPPORTED, "allowed is 1"},
     {HEAD "moe: {dispatch: fp8}", WEFT_ERR_UNSUPPORTED, "allowed is bf16"},
 };

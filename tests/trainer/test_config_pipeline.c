@@ -251,6 +251,18 @@ static void test_config_bf16_has_neither_rings_nor_an_average(void **state)
     wefti_config_fini(&config);
 }
 
+static void test_config_memory_of_the_host_is_no_other(void **state)
+{
+    (void)state;
+    check_layout("memory: {offload: optimizer}", 1,
+                 "memory.offload: optimizer moves nothing with train.device: "
+                 "host, which computes in the host's memory");
+    check_layout("memory: {offload: optimizer}\ntrain: {device: shadow}", 1,
+                 NULL);
+    check_layout("memory: {ema_export: true}", 1,
+                 "memory.ema_export: true has no average to write");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -261,6 +273,7 @@ int main(void)
         cmocka_unit_test(test_config_schedule_of_a_file_is_joined),
         cmocka_unit_test(test_config_context_divides_tokens_and_heads),
         cmocka_unit_test(test_config_bf16_has_neither_rings_nor_an_average),
+        cmocka_unit_test(test_config_memory_of_the_host_is_no_other),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -28,6 +28,7 @@ DOCS = sys.argv[2]
 BIN = sys.argv[1]
 KIND = "cuda" if LAUNCHER else "shadow"
 DEADLINE_S = 140
+OFFLOAD = ("--set", "memory.offload=optimizer")
 CONFIG = """
 model: {layers: 2, hidden_size: 32, heads: 2, kv_heads: 1, ffn_size: 48,
         vocab: bytes, seq_length: 32}
@@ -82,7 +83,15 @@ class Devices(unittest.TestCase):
         self.compare(1)
 
     def test_two_replicas(self):
-        self.compare(2)
+        """Also with the optimizer's state in the host's memory."""
+        host = self.train(2, "host")
+        self.same(host, self.train(2, KIND))
+        self.same(host, self.train(2, KIND, *OFFLOAD))
+
+    def test_offloaded_masters(self):
+        narrow = ("--set", "model.dtype=bf16", "--set", "memory.ema=none")
+        self.assertEqual(self.train(2, KIND, *narrow),
+                         self.train(2, KIND, *narrow, *OFFLOAD))
 
     def test_two_stages(self):
         self.compare(2, "--set", "parallel.pipeline_model_parallel_size=2",
@@ -113,16 +122,17 @@ class Devices(unittest.TestCase):
     def test_saves_and_goes_on(self):
         """What a device has saved, it and the host go on from."""
         saved = os.path.join(self.folder, "saved")
-        whole = self.train(2, KIND, "--set", "checkpoint.dir=" + saved,
+        whole = self.train(2, KIND, *OFFLOAD,
+                           "--set", "checkpoint.dir=" + saved,
                            "--set", "checkpoint.every=2")
         third = [fact for fact in whole if fact[2] == 3]
         shutil.rmtree(os.path.join(saved, "step_00000003"), ignore_errors=True)
         self.assertEqual([name for name in os.listdir(saved)
                           if name.startswith("step_")], ["step_00000002"])
-        for kind in (KIND, "host"):
-            copy = os.path.join(self.folder, kind)
-            shutil.copytree(saved, copy)
-            again = self.train(2, kind, "--resume", copy)
+        for kind, *more in ((KIND, *OFFLOAD), (KIND,), ("host",)):
+            copy = tempfile.mkdtemp(dir=self.folder)
+            shutil.copytree(saved, copy, dirs_exist_ok=True)
+            again = self.train(2, kind, "--resume", copy, *more)
             self.same(third, [fact for fact in again if fact[2] == 3])
 
 

@@ -312,6 +312,12 @@ static weft_status check_memory(const wefti_config *config)
     if (status != WEFT_OK) {
         return status;
     }
+    if (strcmp(config->memory.offload, "none") != 0 &&
+        strcmp(config->train.device, "host") == 0) {
+        return refuse_key(config, "memory", "offload",
+                          "moves nothing with train.device: host, which "
+                          "computes in the host's memory; allowed is none");
+    }
     return config->memory.ema_export && strcmp(config->memory.ema, "none") == 0
                ? refuse_key(config, "memory", "ema_export",
                             "has no average to write; allowed is false, or "

@@ -196,6 +196,24 @@ static text_window share_window(const wefti_replica *replica,
     return own;
 }
 
+/* What is behind the text is of its last document. */
+static void mark_documents(const wefti_replica *replica, const int32_t *seen,
+                           size_t count)
+{
+    const size_t seq = replica->config.shape.seq;
+    uint32_t *starts = wefti_pipe_batch_starts(&replica->pipe.batch, 0, 0);
+    if (!starts) {
+        return;
+    }
+    wefti_documents_find(seen, count, replica->config.document_end, starts);
+    if (wefti_context_parts(&replica->config.shape.context) > 1) {
+        while (*starts < count) {
+            starts++;
+        }
+        *starts = (uint32_t)seq;
+    }
+}
+
 /* The last tokens that the model can see. */
 static text_window make_window(const wefti_replica *replica,
                                const int32_t *text, size_t length)
@@ -214,6 +232,7 @@ static text_window make_window(const wefti_replica *replica,
         own.batch.length = seen;
     }
     own.batch.sequences = 1;
+    mark_documents(replica, last, seen);
     wefti_replica_localize(replica, tokens, NULL, own.batch.length);
     return own;
 }

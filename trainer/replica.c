@@ -87,31 +87,48 @@ size_t wefti_replica_length(const wefti_replica *replica)
     return wefti_context_length(&shape->context, shape->seq);
 }
 
-/* Of a window this rank's tokens, and for each the next one as its target;
- * those before first_target do not count. */
+/* Of a window this rank's tokens, as a sequence of a micro-batch, and for each
+ * the next one as its target; those before first_target do not count. */
 static void load_window(const wefti_replica *replica, size_t at,
-                        size_t first_target, int32_t *tokens, int32_t *targets)
+                        size_t first_target, size_t micro, size_t sequence)
 {
     const wefti_model_shape *shape = &replica->config.shape;
+    const wefti_pipe_batch *batch = &replica->pipe.batch;
+    const size_t skip = sequence * wefti_replica_length(replica);
+    int32_t *tokens = wefti_pipe_batch_tokens(batch, micro) + skip;
+    int32_t *targets = wefti_pipe_batch_targets(batch, micro) + skip;
+    uint32_t *starts = wefti_pipe_batch_starts(batch, micro, sequence);
     int32_t *window = replica->window;
     wefti_data_read(replica->config.data, at, shape->seq + 1, window);
     wefti_context_take(&shape->context, shape->seq, window, tokens);
+    if (starts) {
+        wefti_documents_find(window, shape->seq, replica->config.document_end,
+                             starts);
+    }
     for (size_t t = 0; t < first_target; t++) {
         window[t + 1] = -1;
     }
     wefti_context_take(&shape->context, shape->seq, window + 1, targets);
 }
 
-void wefti_replica_load(const wefti_replica *replica, uint64_t first,
-                        int32_t *tokens, int32_t *targets)
+static void localize(const wefti_replica *replica, size_t micro,
+                     size_t sequences)
 {
-    const size_t length = wefti_replica_length(replica);
-    for (size_t i = 0; i < replica->config.micro_batch; i++) {
+    const wefti_pipe_batch *batch = &replica->pipe.batch;
+    wefti_replica_localize(replica, wefti_pipe_batch_tokens(batch, micro),
+                           wefti_pipe_batch_targets(batch, micro),
+                           sequences * wefti_replica_length(replica));
+}
+
+void wefti_replica_load(const wefti_replica *replica, uint64_t first,
+                        size_t micro)
+{
+    const size_t sequences = replica->config.micro_batch;
+    for (size_t i = 0; i < sequences; i++) {
         size_t at = wefti_data_sequence(replica->config.data, first + i);
-        load_window(replica, at, 0, tokens + i * length, targets + i * length);
+        load_window(replica, at, 0, micro, i);
     }
-    wefti_replica_localize(replica, tokens, targets,
-                           replica->config.micro_batch * length);
+    localize(replica, micro, sequences);
 }
 
 /* A host needs no thread beside the one that calls. */
@@ -466,19 +483,14 @@ weft_status wefti_replica_use(void *context, size_t tensor)
 static wefti_micro_batch load_windows(const wefti_replica *replica,
                                       size_t first, size_t count)
 {
-    const wefti_pipe_batch *all = &replica->pipe.batch;
-    int32_t *tokens = wefti_pipe_batch_tokens(all, 0);
-    int32_t *targets = wefti_pipe_batch_targets(all, 0);
-    wefti_micro_batch batch = wefti_pipe_batch_get(all, 0);
-    const size_t length = wefti_replica_length(replica);
+    wefti_micro_batch batch = wefti_pipe_batch_get(&replica->pipe.batch, 0);
     for (size_t i = 0; i < count; i++) {
         size_t first_target;
         size_t at = wefti_data_validation(replica->config.data, first + i,
                                           &first_target);
-        load_window(replica, at, first_target, tokens + i * length,
-                    targets + i * length);
+        load_window(replica, at, first_target, 0, i);
     }
-    wefti_replica_localize(replica, tokens, targets, count * length);
+    localize(replica, 0, count);
     batch.sequences = count;
     return batch;
 }

@@ -41,6 +41,8 @@ typedef struct wefti_replica_config {
     size_t bucket_bytes;
     uint64_t seed;
     wefti_start start;
+    bool packs; /* sequences have several documents, which document_end ends */
+    int32_t document_end;
     bool sequence_parallel; /* ranks of a layer share the residual's rows */
     bool copies; /* a copy of its state will be taken for checkpoints */
     size_t balance_every; /* steps between two balancings of experts; 0: none */
@@ -111,10 +113,10 @@ bool wefti_replica_is_fault(weft_status status);
 void wefti_replica_localize(const wefti_replica *replica, int32_t *tokens,
                             int32_t *targets, size_t count);
 
-/* Of sequences first .. of the training data, what this rank has, as a
- * micro-batch on the host. */
+/* Of sequences first .. of the training data, what this rank has, as one of the
+ * pipe's micro-batches, before it is sent. */
 void wefti_replica_load(const wefti_replica *replica, uint64_t first,
-                        int32_t *tokens, int32_t *targets);
+                        size_t micro);
 
 /*
  * wefti_replica_init - collective over comm.

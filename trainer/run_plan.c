@@ -108,6 +108,8 @@ wefti_replica_config wefti_run_replica(const wefti_config *config,
         .balance_every = (size_t)config->moe.balance_every,
         .balance_rate = config->moe.balance_rate,
         .expert_overlap = config->overlap.expert,
+        .packs = config->data.document_end >= 0,
+        .document_end = (int32_t)config->data.document_end,
         .start = {config->model.init_scale, config->model.head_init_std,
                   config->model.embedding_init_std},
         .sequence_parallel = config->parallel.sequence_parallel &&

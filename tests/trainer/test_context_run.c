@@ -212,6 +212,28 @@ static void test_pipelines_of_every_schedule_share_sequences(void **state)
 }
 
 /* Parameters are whole on all ranks of a sequence: any may go on. */
+/* Documents are words and what follows them. */
+static void test_documents_are_cut_as_sequences_are(void **state)
+{
+    (void)state;
+    static const char *const model[] = {
+        "train.steps=2", "train.validate_every=2", "model.layers=3",
+        "data.document_end=32", NULL};
+    static const cut cuts[] = {{2, {CONTEXT(2), LAYOUT(contiguous)}},
+                               {3, {CONTEXT(3), LAYOUT(zigzag)}},
+                               {4, {CONTEXT(4), LAYOUT(stripe)}},
+                               {4, {CONTEXT(4), ULYSSES}},
+                               {4, {CONTEXT(4), BOTH(2), LAYOUT(zigzag)}},
+                               {6, {CONTEXT(2), LAYOUT(stripe), PIPE(3)}},
+                               {3, {PIPE(3)}}};
+    check_cuts(cuts, sizeof(cuts) / sizeof(*cuts), model);
+    job_result packed = run(&(cut){1, {NULL}}, model, NULL);
+    job_result whole = run(&(cut){1, {"model.layers=3", NULL}}, plain, NULL);
+    assert_true(distance(packed.loss[0], whole.loss[0]) > 100 * most);
+    job_result_fini(&packed);
+    job_result_fini(&whole);
+}
+
 static void test_saved_by_one_another_goes_on(void **state)
 {
     static const char *const half[] = {"train.steps=6", "checkpoint.every=3",
@@ -266,6 +288,7 @@ int main(void)
         cmocka_unit_test(test_odd_lengths_are_cut_where_they_divide),
         cmocka_unit_test(test_copies_share_the_batch),
         cmocka_unit_test(test_pipelines_of_every_schedule_share_sequences),
+        cmocka_unit_test(test_documents_are_cut_as_sequences_are),
         cmocka_unit_test(test_saved_by_one_another_goes_on),
     };
     return cmocka_run_group_tests(tests, prepare, clean_up);

@@ -107,6 +107,14 @@ class Devices(unittest.TestCase):
         self.compare(2, *context, "--set", "parallel.context_layout=zigzag")
         self.compare(2, *context, "--set", "parallel.context_parallel=ulysses")
 
+    @unittest.skipIf(KIND == "cuda", "cuda refuses packed sequences")
+    def test_documents(self):
+        """Words, alone and where ranks share sequences."""
+        words = ("--set", "data.document_end=32")
+        self.compare(1, *words)
+        self.compare(2, *words, "--set", "parallel.context_parallel_size=2",
+                     "--set", "parallel.context_layout=zigzag")
+
     def test_experts(self):
         """Those of one rank, of two, and of two in each stage of a pipeline."""
         model = ("--set", "model.experts=4", "--set", "model.ffn_size=64",

@@ -26,6 +26,7 @@ typedef struct fixture {
     wefti_model *model;
     real *values, *gradients;
     int32_t tokens[64], targets[64];
+    uint32_t starts[64 + SEQUENCES];
     wefti_micro_batch batch;
     double losses[SEQUENCES];
     size_t expected; /* by the hooks: the tensor expected next */
@@ -61,8 +62,10 @@ static void set_up(fixture *fix, const wefti_model_shape *shape, uint64_t seed)
         fix->targets[i] = (int32_t)(wefti_random_next(&random) % shape->vocab);
     }
     fix->targets[3] = -1; /* does not count */
-    fix->batch =
-        (wefti_micro_batch){fix->tokens, fix->targets, SEQUENCES, shape->seq};
+    fix->batch = (wefti_micro_batch){.tokens = fix->tokens,
+                                     .targets = fix->targets,
+                                     .sequences = SEQUENCES,
+                                     .length = shape->seq};
 }
 
 static void tear_down(fixture *fix)
@@ -101,11 +104,30 @@ static double difference(fixture *fix, real *value, double step)
     return (4 * slope[0] - slope[1]) / 3;
 }
 
-static void check_gradients(const wefti_model_shape *shape, uint64_t seed)
+enum { DOCUMENT_END = 7 };
+
+/* Sequences of several documents; of the first, one is a single token. */
+static void pack(fixture *fix, const wefti_model_shape *shape)
+{
+    const size_t stride = wefti_documents_stride(shape->seq);
+    fix->tokens[2] = fix->tokens[3] = DOCUMENT_END;
+    fix->tokens[2 * shape->seq - 1] = DOCUMENT_END; /* the last: ends none */
+    for (size_t i = 0; i < SEQUENCES; i++) {
+        wefti_documents_find(fix->tokens + i * shape->seq, shape->seq,
+                             DOCUMENT_END, fix->starts + i * stride);
+    }
+    fix->batch.documents = (wefti_documents){fix->starts, stride};
+}
+
+static void check_gradients(const wefti_model_shape *shape, uint64_t seed,
+                            bool packs)
 {
     const double scale = 0.125;
     fixture fix;
     set_up(&fix, shape, seed);
+    if (packs) {
+        pack(&fix, shape);
+    }
     assert_int_equal(wefti_model_train(fix.model, fix.values, &fix.batch, scale,
                                        NULL, fix.gradients, fix.losses),
                      WEFT_OK);
@@ -147,8 +169,8 @@ static const wefti_model_shape small = {.layers = 2,
 static void test_gradient_untied_matches_differences(void **state)
 {
     (void)state;
-    check_gradients(&small, 1);
-    check_gradients(&small, 2);
+    check_gradients(&small, 1, false);
+    check_gradients(&small, 2, false);
 }
 
 static void test_gradient_tied_matches_differences(void **state)
@@ -158,10 +180,10 @@ static void test_gradient_tied_matches_differences(void **state)
     shape.tied = true;
     shape.kv_heads = 4;
     shape.layers = 1;
-    check_gradients(&shape, 3);
+    check_gradients(&shape, 3, false);
     shape.kv_heads = 1;
     shape.layers = 3;
-    check_gradients(&shape, 4);
+    check_gradients(&shape, 4, false);
 }
 
 /* The choice of experts, which has no slope, stays as it is at a step. */
@@ -171,16 +193,16 @@ static void test_gradient_experts_matches_differences(void **state)
     wefti_model_shape shape = small;
     shape.experts = 5;
     shape.experts_per_token = 2;
-    check_gradients(&shape, 5);
+    check_gradients(&shape, 5, false);
     shape.shared_experts = 2;
     shape.experts = 1;
     shape.experts_per_token = 1;
-    check_gradients(&shape, 6);
+    check_gradients(&shape, 6, false);
     shape.experts = 8;
     shape.experts_per_token = 3;
     shape.expert_groups = 4;
     shape.group_limit = 2;
-    check_gradients(&shape, 7);
+    check_gradients(&shape, 7, false);
 }
 
 static weft_status expect_up(void *context, size_t tensor)
@@ -254,7 +276,8 @@ static void test_predict_prefix_gives_the_same_logits(void **state)
     fixture fix;
     set_up(&fix, &small, 8);
     const real *logits;
-    wefti_micro_batch batch = {fix.tokens, NULL, 1, small.seq};
+    wefti_micro_batch batch = {
+        .tokens = fix.tokens, .sequences = 1, .length = small.seq};
     assert_int_equal(
         wefti_model_predict(fix.model, fix.values, &batch, NULL, &logits),
         WEFT_OK);
@@ -273,6 +296,52 @@ static void test_predict_prefix_gives_the_same_logits(void **state)
     tear_down(&fix);
 }
 
+static void test_gradient_of_documents_matches_differences(void **state)
+{
+    (void)state;
+    check_gradients(&small, 4, true);
+}
+
+/* Each has the logits that it has alone, for
+ * turns are relative. */
+static void test_documents_see_each_other_not(void **state)
+{
+    (void)state;
+    fixture fix;
+    set_up(&fix, &small, 9);
+    pack(&fix, &small);
+    const real *logits;
+    real kept[SEQUENCES * 64 * 31];
+    const size_t count = SEQUENCES * small.seq * small.vocab;
+    assert_int_equal(
+        wefti_model_predict(fix.model, fix.values, &fix.batch, NULL, &logits),
+        WEFT_OK);
+    for (size_t i = 0; i < count; i++) {
+        kept[i] = logits[i];
+    }
+    size_t documents = 0;
+    wefti_document_walk walk = {&fix.batch.documents, small.seq, SEQUENCES, 0,
+                                NULL};
+    size_t sequence;
+    const uint32_t *start;
+    while (wefti_document_next(&walk, &sequence, &start)) {
+        const size_t first = sequence * small.seq + start[0];
+        const wefti_micro_batch alone = {.tokens = fix.tokens + first,
+                                         .sequences = 1,
+                                         .length = start[1] - start[0]};
+        assert_int_equal(
+            wefti_model_predict(fix.model, fix.values, &alone, NULL, &logits),
+            WEFT_OK);
+        for (size_t i = 0; i < alone.length * small.vocab; i++) {
+            assert_true(fabs((double)logits[i] -
+                             (double)kept[first * small.vocab + i]) < 1e-10);
+        }
+        documents++;
+    }
+    assert_true(documents >= SEQUENCES + 2);
+    tear_down(&fix);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -282,6 +351,8 @@ int main(void)
         cmocka_unit_test(test_hooks_each_tensor_is_reported_once_in_order),
         cmocka_unit_test(test_hooks_error_ends_the_pass),
         cmocka_unit_test(test_predict_prefix_gives_the_same_logits),
+        cmocka_unit_test(test_documents_see_each_other_not),
+        cmocka_unit_test(test_gradient_of_documents_matches_differences),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

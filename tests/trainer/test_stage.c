@@ -144,8 +144,10 @@ static void set_up(fixture *fix, bool tied, uint64_t seed,
                 (int32_t)(wefti_random_next(&random) % shape.vocab);
         }
         /* The second one is shorter. */
-        fix->batches[i] = (wefti_micro_batch){fix->tokens[i], fix->targets[i],
-                                              SEQUENCES - i % 2, SEQ};
+        fix->batches[i] = (wefti_micro_batch){.tokens = fix->tokens[i],
+                                              .targets = fix->targets[i],
+                                              .sequences = SEQUENCES - i % 2,
+                                              .length = SEQ};
     }
     run_whole(fix);
     make_stages(fix, borders, count);

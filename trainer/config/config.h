@@ -72,6 +72,7 @@ typedef struct wefti_config {
         size_t path_count;
         double validation_fraction;
         int64_t seed;
+        int64_t document_end; /* a token; -1: sequences are not packed */
     } data;
 
     struct {

@@ -305,6 +305,25 @@ static weft_status check_recompute(const wefti_config *config)
                : WEFT_OK;
 }
 
+/* What attention sees follows from the tokens. */
+static weft_status check_documents(const wefti_config *config)
+{
+    const int64_t end = config->data.document_end;
+    if (end >= config->model.vocab) {
+        return refuse_key(config, "data", "document_end",
+                          "is no token of model.vocab %lld; allowed is -1 to "
+                          "%lld",
+                          (long long)config->model.vocab,
+                          (long long)config->model.vocab - 1);
+    }
+    return end >= 0 && strcmp(config->train.device, "cuda") == 0
+               ? wefti_config_refuse(
+                     config, WEFT_ERR_UNSUPPORTED, "data", "document_end",
+                     "is not possible in this version with train.device: "
+                     "cuda; allowed is -1")
+               : WEFT_OK;
+}
+
 /* Averages and moments in the host's memory. */
 static weft_status check_memory(const wefti_config *config)
 {
@@ -372,6 +391,9 @@ weft_status wefti_config_check(const wefti_config *config, int nranks)
     }
     if (status == WEFT_OK) {
         status = check_memory(config);
+    }
+    if (status == WEFT_OK) {
+        status = check_documents(config);
     }
     if (status == WEFT_OK) {
         status = wefti_config_check_context(config, nranks);

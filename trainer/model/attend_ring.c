@@ -54,13 +54,16 @@ static weft_status next(const wefti_node_args *args, key_round *round,
     return status;
 }
 
-static wefti_context_block see(const wefti_node_args *args,
-                               const wefti_node_heads *heads, int owner)
+static wefti_node_seen see(const wefti_node_args *args,
+                           const wefti_node_heads *heads, int owner)
 {
     const wefti_model_shape *shape = args->node->context;
-    return wefti_context_see(&shape->context,
-                             args->pass->batch->length * heads->spread,
-                             (size_t)owner);
+    const size_t tokens = args->pass->batch->length * heads->spread;
+    return (wefti_node_seen){
+        .context = &shape->context,
+        .seq = shape->seq,
+        .owner = (size_t)owner,
+        .block = wefti_context_see(&shape->context, tokens, (size_t)owner)};
 }
 
 static weft_status attend_round(const wefti_node_args *args,
@@ -78,8 +81,8 @@ static weft_status attend_round(const wefti_node_args *args,
         if (status != WEFT_OK || !keys) {
             return status;
         }
-        const wefti_context_block seen = see(args, heads, owner);
-        if (seen.queries > 0) {
+        const wefti_node_seen seen = see(args, heads, owner);
+        if (seen.block.queries > 0) {
             status = wefti_node_block_forward(
                 args, heads, &seen, v[WEFTI_ATTEND_OUT], v[WEFTI_ATTEND_LSE],
                 v[WEFTI_ATTEND_QKV], keys, merge);
@@ -123,9 +126,9 @@ static weft_status slope_rounds(const wefti_node_args *args,
         if (status != WEFT_OK || !keys) {
             return status;
         }
-        const wefti_context_block seen = see(args, heads, owner);
+        const wefti_node_seen seen = see(args, heads, owner);
         slopes.dkeys = sums;
-        if (seen.queries > 0) {
+        if (seen.block.queries > 0) {
             status = wefti_node_block_backward(args, heads, &seen, &slopes,
                                                v[WEFTI_ATTEND_QKV], keys);
         }

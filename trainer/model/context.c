@@ -21,7 +21,7 @@ size_t wefti_context_ring(const wefti_context *context)
     return wefti_context_parts(context) / wefti_context_ulysses(context);
 }
 
-static size_t place_of(const wefti_context *context)
+size_t wefti_context_place(const wefti_context *context)
 {
     return context->part / wefti_context_ulysses(context);
 }
@@ -55,7 +55,8 @@ size_t wefti_context_attended(const wefti_context *context, size_t seq)
 size_t wefti_context_attended_position(const wefti_context *context, size_t seq,
                                        size_t i)
 {
-    const size_t ring = wefti_context_ring(context), own = place_of(context);
+    const size_t ring = wefti_context_ring(context),
+                 own = wefti_context_place(context);
     const size_t tokens = wefti_context_attended(context, seq);
     if (context->layout == WEFTI_CONTEXT_STRIPE) {
         return i * ring + own;
@@ -95,6 +96,33 @@ size_t wefti_context_find(const wefti_context *context, size_t seq,
     return place * wefti_context_ulysses(context) + i / length;
 }
 
+static size_t least(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Of a run of count that begins at first. */
+static size_t count_before(size_t position, size_t first, size_t count)
+{
+    return position > first ? least(position - first, count) : 0;
+}
+
+size_t wefti_context_before(const wefti_context *context, size_t seq,
+                            size_t place, size_t position)
+{
+    const size_t ring = wefti_context_ring(context);
+    const size_t tokens = wefti_context_attended(context, seq);
+    if (context->layout == WEFTI_CONTEXT_STRIPE) {
+        return position > place ? (position - place + ring - 1) / ring : 0;
+    }
+    if (!is_zigzag(context)) {
+        return count_before(position, place * tokens, tokens);
+    }
+    const size_t half = tokens / 2;
+    return count_before(position, place * half, half) +
+           count_before(position, (2 * ring - 1 - place) * half, half);
+}
+
 void wefti_context_take(const wefti_context *context, size_t seq,
                         const int32_t *whole, int32_t *own)
 {
@@ -107,7 +135,7 @@ void wefti_context_take(const wefti_context *context, size_t seq,
 wefti_context_block wefti_context_see(const wefti_context *context,
                                       size_t tokens, size_t owner)
 {
-    const size_t own = place_of(context);
+    const size_t own = wefti_context_place(context);
     wefti_context_block all = {.queries = tokens, .keys = tokens};
     if (owner == own || context->layout == WEFTI_CONTEXT_STRIPE) {
         all.causal = true;

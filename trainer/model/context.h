@@ -45,6 +45,9 @@ size_t wefti_context_parts(const wefti_context *context);
 size_t wefti_context_ulysses(const wefti_context *context);
 size_t wefti_context_ring(const wefti_context *context);
 
+/* This rank's place in the ring. */
+size_t wefti_context_place(const wefti_context *context);
+
 /* What the length of a sequence has to be a multiple of. */
 size_t wefti_context_unit(const wefti_context *context);
 
@@ -57,6 +60,10 @@ size_t wefti_context_position(const wefti_context *context, size_t seq,
                               size_t i);
 size_t wefti_context_attended_position(const wefti_context *context, size_t seq,
                                        size_t i);
+
+/* How many tokens of a place stand before a position. */
+size_t wefti_context_before(const wefti_context *context, size_t seq,
+                            size_t place, size_t position);
 
 /* Which part has the token at a position, and which of its own that is. */
 size_t wefti_context_find(const wefti_context *context, size_t seq,

@@ -221,9 +221,13 @@ static weft_status make_buffers(wefti_pipe *pipe, const wefti_replica *replica)
     const wefti_pipe_batch batch = {
         .device = replica->config.device,
         .compute = replica->compute,
-        .count = has_end(pipe) ? wefti_replica_count_micro(replica) : 1,
+        .count = has_end(pipe) || replica->config.packs
+                     ? wefti_replica_count_micro(replica)
+                     : 1,
         .sequences = replica->config.micro_batch,
-        .length = wefti_replica_length(replica)};
+        .length = wefti_replica_length(replica),
+        .stride =
+            replica->config.packs ? wefti_documents_stride(shape->seq) : 0};
     const size_t tokens = batch.sequences * batch.length;
     weft_status status = wefti_pipe_batch_init(&pipe->batch, &batch);
     for (int i = 0; i < 2 && pipe->info.stages > 1 && status == WEFT_OK; i++) {

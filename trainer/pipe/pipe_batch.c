@@ -46,7 +46,9 @@ weft_status wefti_pipe_batch_init(wefti_pipe_batch *batch,
     batch->targets = alloc(batch, there, all, sizeof(int32_t), &status);
     batch->losses = alloc(batch, there, all, sizeof(real), &status);
     batch->measured = calloc(batch->count, sizeof(*batch->measured));
-    return status != WEFT_OK || batch->measured
+    batch->starts = calloc(batch->count * batch->sequences * batch->stride + 1,
+                           sizeof(*batch->starts));
+    return status != WEFT_OK || (batch->measured && batch->starts)
                ? status
                : wefti_error(WEFT_ERR_NO_MEMORY,
                              "no memory for %zu micro-batches", batch->count);
@@ -61,13 +63,16 @@ void wefti_pipe_batch_fini(wefti_pipe_batch *batch)
     weft_device_free(batch->device, batch->targets);
     weft_device_free(batch->device, batch->losses);
     free(batch->measured);
+    free(batch->starts);
     *batch = (wefti_pipe_batch){0};
 }
 
 size_t wefti_pipe_batch_bytes(const wefti_pipe_batch *batch)
 {
     return tokens_of(batch) * (batch->count * 4 * sizeof(int32_t) +
-                               (batch->count + 1) * sizeof(real));
+                               (batch->count + 1) * sizeof(real)) +
+           batch->count * batch->sequences * batch->stride *
+               sizeof(*batch->starts);
 }
 
 /* ---- there ----------------------------------------------------------------
@@ -83,6 +88,16 @@ int32_t *wefti_pipe_batch_targets(const wefti_pipe_batch *batch, size_t micro)
 {
     WEFTI_ASSERT(micro < batch->count);
     return batch->host_targets + micro * tokens_of(batch);
+}
+
+uint32_t *wefti_pipe_batch_starts(const wefti_pipe_batch *batch, size_t micro,
+                                  size_t sequence)
+{
+    WEFTI_ASSERT(micro < batch->count && sequence < batch->sequences);
+    return batch->stride == 0
+               ? NULL
+               : batch->starts +
+                     (micro * batch->sequences + sequence) * batch->stride;
 }
 
 weft_status wefti_pipe_batch_send(const wefti_pipe_batch *batch, size_t count)
@@ -102,9 +117,12 @@ wefti_micro_batch wefti_pipe_batch_get(const wefti_pipe_batch *batch,
                                        size_t micro)
 {
     WEFTI_ASSERT(micro < batch->count);
-    return (wefti_micro_batch){batch->tokens + micro * tokens_of(batch),
-                               batch->targets + micro * tokens_of(batch),
-                               batch->sequences, batch->length};
+    return (wefti_micro_batch){
+        batch->tokens + micro * tokens_of(batch),
+        batch->targets + micro * tokens_of(batch),
+        batch->sequences,
+        batch->length,
+        {wefti_pipe_batch_starts(batch, micro, 0), batch->stride}};
 }
 
 /* ---- losses -----------------------------------------------------------------

@@ -24,14 +24,16 @@ typedef struct wefti_pipe_batch {
     size_t sequences, length; /* of one, at most */
     int32_t *tokens, *targets;
     int32_t *host_tokens, *host_targets;
-    real *losses; /* of tokens, in nats */
+    size_t stride;    /* of starts, below; 0: sequences are one document each */
+    uint32_t *starts; /* [count][sequences][stride], as wefti_documents says */
+    real *losses;     /* of tokens, in nats */
     real *host_losses;
     bool *measured; /* [count] since the last total */
 } wefti_pipe_batch;
 
 /*
- * wefti_pipe_batch_init - of given count device, compute, count, sequences and
- * length.
+ * wefti_pipe_batch_init - of given count device, compute, count, sequences,
+ * length and stride.
  *
  * Returns     OK | ERR_NO_MEMORY: to be finished all the same.
  */
@@ -45,6 +47,9 @@ size_t wefti_pipe_batch_bytes(const wefti_pipe_batch *batch);
 /* Where the host writes a micro-batch before it is sent. */
 int32_t *wefti_pipe_batch_tokens(const wefti_pipe_batch *batch, size_t micro);
 int32_t *wefti_pipe_batch_targets(const wefti_pipe_batch *batch, size_t micro);
+/* Of one of its sequences, whole; NULL where they are one document each. */
+uint32_t *wefti_pipe_batch_starts(const wefti_pipe_batch *batch, size_t micro,
+                                  size_t sequence);
 
 /* Sends micro-batches 0 .. count - 1. */
 WEFT_NODISCARD weft_status wefti_pipe_batch_send(const wefti_pipe_batch *batch,

@@ -82,9 +82,9 @@ static void begin(operation *act, void *context, const weft_pipeline_work *work)
     wefti_replica *replica = context;
     wefti_pipe *pipe = &replica->pipe;
     wefti_pipe_stage *own = find_stage(pipe, work->stage);
-    size_t micro = work->first || work->last
+    size_t micro = work->first || work->last || replica->config.packs
                        ? own->first_micro + (size_t)work->microbatch
-                       : 0; /* its tokens are not read */
+                       : 0; /* it is not read */
     *act = (operation){.replica = replica,
                        .own = own,
                        .batch = wefti_pipe_batch_get(&pipe->batch, micro),
@@ -251,15 +251,14 @@ static weft_status send_batch(wefti_replica *replica)
     const wefti_pipe_batch *batch = &replica->pipe.batch;
     const size_t count = wefti_replica_count_micro(replica);
     if (batch->count < count) {
-        return WEFT_OK; /* no end of the model is here */
+        return WEFT_OK; /* what is here needs none */
     }
     wefti_replica_work_begin(replica, "batch");
     uint64_t first = wefti_replica_first_micro(replica, replica->copy);
     for (size_t i = 0; i < count; i++) {
         wefti_replica_load(
             replica, replica->next_sequence + (first + i) * batch->sequences,
-            wefti_pipe_batch_tokens(batch, i),
-            wefti_pipe_batch_targets(batch, i));
+            i);
     }
     weft_status status = wefti_pipe_batch_send(batch, count);
     wefti_replica_work_end(replica);

@@ -16,8 +16,13 @@
 #include <string.h>
 
 /* Of zeros: tokens, targets. */
-static weft_status send_zeros(const wefti_pipe_batch *batch)
+static weft_status send_zeros(const wefti_replica *replica)
 {
+    const wefti_pipe_batch *batch = &replica->pipe.batch;
+    for (size_t i = 0; batch->stride > 0 && i < batch->sequences; i++) {
+        wefti_documents_whole(replica->config.shape.seq,
+                              wefti_pipe_batch_starts(batch, 0, i));
+    }
     const size_t bytes = batch->sequences * batch->length * sizeof(int32_t);
     memset(wefti_pipe_batch_tokens(batch, 0), 0, bytes);
     memset(wefti_pipe_batch_targets(batch, 0), 0, bytes);
@@ -72,7 +77,7 @@ weft_status wefti_pipe_rehearse(wefti_replica *replica)
         pass.values[g] = replica->groups[g].values;
         pass.gradients[g] = replica->groups[g].gradient.leaf;
     }
-    weft_status status = send_zeros(&pipe->batch);
+    weft_status status = send_zeros(replica);
     for (size_t i = 0; i < pipe->stage_count && status == WEFT_OK; i++) {
         status = run_stage(pipe, pipe->stages[i].stage, &pass);
     }

@@ -110,17 +110,85 @@ weft_status wefti_node_turn(const wefti_node_args *args,
     return status;
 }
 
+/* Rows of so many sequences side by side that are attended at once. */
+typedef struct run {
+    size_t first, rows, sequences;
+} run;
+
+/* Documents of packed sequences, one after the other; else all sequences. */
+typedef struct runs {
+    wefti_document_walk walk;
+    bool over;
+} runs;
+
+static wefti_document_walk walk_of(const wefti_node_args *args,
+                                   const wefti_node_heads *heads, size_t tokens)
+{
+    return (wefti_document_walk){.documents = &args->pass->batch->documents,
+                                 .tokens = tokens,
+                                 .sequences = tokens_of(args, heads) /
+                                              length_of(args, heads)};
+}
+
+static runs runs_of(const wefti_node_args *args, const wefti_node_heads *heads)
+{
+    return (runs){.walk = walk_of(args, heads, length_of(args, heads))};
+}
+
+static bool next_run(runs *all, run *run_out)
+{
+    wefti_document_walk *walk = &all->walk;
+    size_t sequence;
+    const uint32_t *start;
+    if (!walk->documents->starts) {
+        *run_out = (run){0, walk->sequences * walk->tokens, walk->sequences};
+        all->over = !all->over;
+        return all->over;
+    }
+    if (!wefti_document_next(walk, &sequence, &start)) {
+        return false;
+    }
+    *run_out =
+        (run){sequence * walk->tokens + start[0], start[1] - start[0], 1};
+    return true;
+}
+
+static tensor rows_of(const wefti_node_args *args, const void *at,
+                      const run *own, size_t width)
+{
+    return dense(args, wefti_node_skip(args, at, own->first * width), own->rows,
+                 width);
+}
+
+static tensor sums_of(const real *at, const run *own, size_t width)
+{
+    return wide(at + own->first * width, own->rows, width);
+}
+
+static parts parts_in(const wefti_node_args *args, const void *qkv,
+                      const wefti_node_heads *heads, const run *own)
+{
+    const size_t width = wefti_node_heads_qkv(heads);
+    return parts_of(args, wefti_node_skip(args, qkv, own->first * width), heads,
+                    own->rows);
+}
+
 weft_status wefti_node_attention_forward(const wefti_node_args *args,
                                          const wefti_node_heads *heads,
                                          void *out, real *lse, const void *qkv)
 {
-    const size_t tokens = tokens_of(args, heads);
-    const parts in = parts_of(args, qkv, heads, tokens);
-    const tensor o = dense(args, out, tokens, wefti_node_heads_out(heads));
-    const tensor sums = wide(lse, tokens, heads->heads);
-    const wefti_math_heads how = causal(heads, tokens / length_of(args, heads));
-    return wefti_stream_attention_forward(args->pass->compute, &o, &sums, &in.q,
-                                          &in.k, &in.v, &how, false);
+    runs all = runs_of(args, heads);
+    run own;
+    weft_status status = WEFT_OK;
+    while (status == WEFT_OK && next_run(&all, &own)) {
+        const parts in = parts_in(args, qkv, heads, &own);
+        const tensor o = rows_of(args, out, &own, wefti_node_heads_out(heads));
+        const tensor sums = sums_of(lse, &own, heads->heads);
+        const wefti_math_heads how = causal(heads, own.sequences);
+        status = wefti_stream_attention_forward(
+            args->pass->compute, &o, &sums, &in.q, &in.k, &in.v, &how, false);
+    }
+    return status;
 }
 
 weft_status wefti_node_delta(const wefti_node_args *args,
@@ -140,17 +208,23 @@ weft_status wefti_node_attention_backward(const wefti_node_args *args,
                                           const void *qkv, const void *out,
                                           const real *lse, real *delta)
 {
-    const size_t tokens = tokens_of(args, heads);
-    const parts in = parts_of(args, qkv, heads, tokens);
-    const parts d = parts_of(args, dqkv, heads, tokens);
-    const tensor o = dense(args, out, tokens, wefti_node_heads_out(heads));
-    const tensor above = dense(args, dout, tokens, wefti_node_heads_out(heads));
-    const tensor sums = wide(lse, tokens, heads->heads);
-    const tensor dots = wide(delta, tokens, heads->heads);
-    const wefti_math_heads how = causal(heads, tokens / length_of(args, heads));
-    return wefti_stream_attention_backward(args->pass->compute, &d.q, &d.k,
-                                           &d.v, &above, &in.q, &in.k, &in.v,
-                                           &o, &sums, &dots, &how, false);
+    const size_t width = wefti_node_heads_out(heads);
+    runs all = runs_of(args, heads);
+    run own;
+    weft_status status = WEFT_OK;
+    while (status == WEFT_OK && next_run(&all, &own)) {
+        const parts in = parts_in(args, qkv, heads, &own);
+        const parts d = parts_in(args, dqkv, heads, &own);
+        const tensor o = rows_of(args, out, &own, width);
+        const tensor above = rows_of(args, dout, &own, width);
+        const tensor sums = sums_of(lse, &own, heads->heads);
+        const tensor dots = sums_of(delta, &own, heads->heads);
+        const wefti_math_heads how = causal(heads, own.sequences);
+        status = wefti_stream_attention_backward(
+            args->pass->compute, &d.q, &d.k, &d.v, &above, &in.q, &in.k, &in.v,
+            &o, &sums, &dots, &how, false);
+    }
+    return status;
 }
 
 /* ---- blocks of keys --------------------------------------------------------
@@ -186,6 +260,24 @@ static block block_of(const wefti_node_args *args,
     return own;
 }
 
+/* Of one sequence, and in it of one document. */
+static block document_block(const wefti_node_args *args,
+                            const wefti_node_heads *heads,
+                            const wefti_context_block *cut)
+{
+    block own = {.args = args,
+                 .sequences = 1,
+                 .step = length_of(args, heads),
+                 .query = cut->query,
+                 .queries = cut->queries,
+                 .key = cut->key,
+                 .keys = cut->keys,
+                 .how = causal(heads, 1)};
+    own.how.causal = cut->causal;
+    own.how.causal_offset = cut->offset;
+    return own;
+}
+
 /* What a call has of arrays by query, and by key. */
 static tensor of_queries(const block *own, size_t i, const void *at,
                          size_t width, size_t stride)
@@ -211,51 +303,113 @@ static tensor of_keys(const block *own, size_t i, const void *at,
                    width, stride);
 }
 
+static weft_status forward_block(const block *own,
+                                 const wefti_node_heads *heads, size_t i,
+                                 void *out, real *lse, const void *qkv,
+                                 const void *keys, bool merge)
+{
+    const size_t width = wefti_node_heads_out(heads);
+    const tensor o = of_queries(own, i, out, width, width);
+    const tensor sums = sums_of_queries(own, i, lse);
+    const tensor q =
+        of_queries(own, i, qkv, width, wefti_node_heads_qkv(heads));
+    const tensor k = of_keys(own, i, keys, heads, false);
+    const tensor v = of_keys(own, i, keys, heads, true);
+    return wefti_stream_attention_forward(own->args->pass->compute, &o, &sums,
+                                          &q, &k, &v, &own->how, merge);
+}
+
+/* What the queries see of the keys, by calls: all, or document by document. */
+typedef struct blocks {
+    const wefti_node_args *args;
+    const wefti_node_heads *heads;
+    const wefti_node_seen *seen;
+    wefti_document_walk walk;
+    block all;
+    size_t next; /* of all's sequences */
+} blocks;
+
+static blocks blocks_of(const wefti_node_args *args,
+                        const wefti_node_heads *heads,
+                        const wefti_node_seen *seen)
+{
+    return (blocks){.args = args,
+                    .heads = heads,
+                    .seen = seen,
+                    .walk = walk_of(args, heads, seen->seq),
+                    .all = block_of(args, heads, &seen->block)};
+}
+
+/* i_out: its sequence. */
+static bool next_block(blocks *of, block *own_out, size_t *i_out)
+{
+    const wefti_node_seen *seen = of->seen;
+    const uint32_t *start;
+    if (!of->walk.documents->starts) {
+        *own_out = of->all;
+        *i_out = of->next++;
+        return *i_out < of->all.sequences;
+    }
+    while (wefti_document_next(&of->walk, i_out, &start)) {
+        const wefti_context_block cut = wefti_documents_cut(
+            seen->context, seen->seq, seen->owner, &seen->block, start);
+        if (cut.queries > 0) {
+            *own_out = document_block(of->args, of->heads, &cut);
+            return true;
+        }
+    }
+    return false;
+}
+
 weft_status wefti_node_block_forward(const wefti_node_args *args,
                                      const wefti_node_heads *heads,
-                                     const wefti_context_block *seen, void *out,
+                                     const wefti_node_seen *seen, void *out,
                                      real *lse, const void *qkv,
                                      const void *keys, bool merge)
 {
-    const size_t width = wefti_node_heads_out(heads);
-    const block own = block_of(args, heads, seen);
+    blocks of = blocks_of(args, heads, seen);
+    block own;
+    size_t i;
     weft_status status = WEFT_OK;
-    for (size_t i = 0; i < own.sequences && status == WEFT_OK; i++) {
-        const tensor o = of_queries(&own, i, out, width, width);
-        const tensor sums = sums_of_queries(&own, i, lse);
-        const tensor q =
-            of_queries(&own, i, qkv, width, wefti_node_heads_qkv(heads));
-        const tensor k = of_keys(&own, i, keys, heads, false);
-        const tensor v = of_keys(&own, i, keys, heads, true);
-        status = wefti_stream_attention_forward(args->pass->compute, &o, &sums,
-                                                &q, &k, &v, &own.how, merge);
+    while (status == WEFT_OK && next_block(&of, &own, &i)) {
+        status = forward_block(&own, heads, i, out, lse, qkv, keys, merge);
     }
     return status;
 }
 
-weft_status wefti_node_block_backward(const wefti_node_args *args,
-                                      const wefti_node_heads *heads,
-                                      const wefti_context_block *seen,
-                                      const wefti_node_slopes *slopes,
-                                      const void *qkv, const void *keys)
+static weft_status backward_block(const block *own,
+                                  const wefti_node_heads *heads, size_t i,
+                                  const wefti_node_slopes *slopes,
+                                  const void *qkv, const void *keys)
 {
     const size_t width = wefti_node_heads_out(heads);
     const size_t row = wefti_node_heads_qkv(heads);
-    const block own = block_of(args, heads, seen);
+    const tensor dq = of_queries(own, i, slopes->dqkv, width, row);
+    const tensor dk = of_keys(own, i, slopes->dkeys, heads, false);
+    const tensor dv = of_keys(own, i, slopes->dkeys, heads, true);
+    const tensor above = of_queries(own, i, slopes->dout, width, width);
+    const tensor q = of_queries(own, i, qkv, width, row);
+    const tensor k = of_keys(own, i, keys, heads, false);
+    const tensor v = of_keys(own, i, keys, heads, true);
+    const tensor sums = sums_of_queries(own, i, slopes->lse);
+    const tensor dots = sums_of_queries(own, i, slopes->delta);
+    return wefti_stream_attention_backward(
+        own->args->pass->compute, &dq, &dk, &dv, &above, &q, &k, &v, NULL,
+        &sums, &dots, &own->how, slopes->accumulate);
+}
+
+weft_status wefti_node_block_backward(const wefti_node_args *args,
+                                      const wefti_node_heads *heads,
+                                      const wefti_node_seen *seen,
+                                      const wefti_node_slopes *slopes,
+                                      const void *qkv, const void *keys)
+{
+    blocks of = blocks_of(args, heads, seen);
+    block own;
+    size_t i;
     weft_status status = WEFT_OK;
-    for (size_t i = 0; i < own.sequences && status == WEFT_OK; i++) {
-        const tensor dq = of_queries(&own, i, slopes->dqkv, width, row);
-        const tensor dk = of_keys(&own, i, slopes->dkeys, heads, false);
-        const tensor dv = of_keys(&own, i, slopes->dkeys, heads, true);
-        const tensor above = of_queries(&own, i, slopes->dout, width, width);
-        const tensor q = of_queries(&own, i, qkv, width, row);
-        const tensor k = of_keys(&own, i, keys, heads, false);
-        const tensor v = of_keys(&own, i, keys, heads, true);
-        const tensor sums = sums_of_queries(&own, i, slopes->lse);
-        const tensor dots = sums_of_queries(&own, i, slopes->delta);
-        status = wefti_stream_attention_backward(
-            args->pass->compute, &dq, &dk, &dv, &above, &q, &k, &v, NULL, &sums,
-            &dots, &own.how, slopes->accumulate);
+    while (status == WEFT_OK && next_block(&of, &own, &i)) {
+        status = backward_block(&own, heads, i, slopes, qkv, keys);
     }
     return status;
 }

@@ -11,7 +11,7 @@
 #ifndef TRAINER_PROGRAM_NODE_ATTENTION_H
 #define TRAINER_PROGRAM_NODE_ATTENTION_H
 
-#include "trainer/model/context.h"
+#include "trainer/model/documents.h"
 #include "trainer/program/program_run.h"
 
 /* Heads over a row of q, k, v. */
@@ -30,7 +30,8 @@ WEFT_NODISCARD weft_status wefti_node_turn(const wefti_node_args *args,
                                            const wefti_node_heads *heads,
                                            void *qkv, bool back);
 
-/* Causal attention of whole sequences, turned already. lse: [tokens][heads]. */
+/* Causal attention of whole sequences, within documents, turned already. lse:
+ * [tokens][heads]. */
 WEFT_NODISCARD weft_status wefti_node_attention_forward(
     const wefti_node_args *args, const wefti_node_heads *heads, void *out,
     real *lse, const void *qkv);
@@ -46,10 +47,19 @@ WEFT_NODISCARD weft_status wefti_node_delta(const wefti_node_args *args,
                                             real *delta, const void *out,
                                             const void *dout);
 
-/* Of what the queries see of these keys; merge: with what they saw before. */
+/* Of a place's keys what this rank's queries see, in sequences of seq tokens;
+ * owner: the place, in the ring. */
+typedef struct wefti_node_seen {
+    const wefti_context *context;
+    size_t seq, owner;
+    wefti_context_block block;
+} wefti_node_seen;
+
+/* Of what the queries see of these keys, within documents; merge: with what
+ * they saw before. */
 WEFT_NODISCARD weft_status wefti_node_block_forward(
     const wefti_node_args *args, const wefti_node_heads *heads,
-    const wefti_context_block *seen, void *out, real *lse, const void *qkv,
+    const wefti_node_seen *seen, void *out, real *lse, const void *qkv,
     const void *keys, bool merge);
 
 /*
@@ -64,7 +74,7 @@ typedef struct wefti_node_slopes {
 } wefti_node_slopes;
 WEFT_NODISCARD weft_status wefti_node_block_backward(
     const wefti_node_args *args, const wefti_node_heads *heads,
-    const wefti_context_block *seen, const wefti_node_slopes *slopes,
+    const wefti_node_seen *seen, const wefti_node_slopes *slopes,
     const void *qkv, const void *keys);
 
 /* Keys out of rows of q, k, v, or back into them. */

@@ -9,6 +9,7 @@
 #ifndef TRAINER_PROGRAM_PROGRAM_RUN_H
 #define TRAINER_PROGRAM_PROGRAM_RUN_H
 
+#include "trainer/model/documents.h"
 #include "trainer/model/tensor_list.h"
 #include "trainer/program/program.h"
 #include "weft/comm.h"
@@ -54,12 +55,14 @@ typedef struct wefti_stage_port {
  * tokens    [sequences][length], below the vocabulary; for the first stage
  * targets   [sequences][length]; negative: does not count. For the last one;
  *           NULL where only logits are wanted.
+ * documents of the whole sequences, of which these may be a part
  */
 typedef struct wefti_micro_batch {
     const int32_t *tokens;
     const int32_t *targets;
     size_t sequences;
     size_t length;
+    wefti_documents documents;
 } wefti_micro_batch;
 
 /*

@@ -82,6 +82,7 @@ static wefti_metrics_step describe(const wefti_loop *loop,
         step.exposed_ms[i] = (double)report->exposed_ns[i] * ms_per_ns;
         if (replica->nranks > 1) {
             step.transfer_ms[i] = (double)report->xfer_ns[i] * ms_per_ns;
+            step.moved_bytes[i] = (double)report->class_bytes[i];
         }
     }
     step.bubble_ms = (double)report->bubble_ns * ms_per_ns;

@@ -191,6 +191,7 @@ wefti_summary_terms wefti_summary_sum_up(const wefti_summary *summary)
         .mfu = median->mfu,
         .mfu_non_causal = median->mfu * summary->non_causal};
     memcpy(terms.transfer_ms, median->transfer_ms, sizeof(terms.transfer_ms));
+    memcpy(terms.moved_bytes, median->moved_bytes, sizeof(terms.moved_bytes));
     return terms;
 }
 

@@ -53,6 +53,7 @@ typedef struct wefti_summary_terms {
     double tokens_per_s;
     double step_ms, compute_ms, exposed_ms, bubble_ms, skew_ms, idle_ms;
     double transfer_ms[WEFT_CLASS_COUNT]; /* as a step's */
+    double moved_bytes[WEFT_CLASS_COUNT]; /* likewise */
     double fastest_step_ms, slowest_step_ms;
     double overlap_ratio, cpu_share; /* medians of their own */
     double mfu, mfu_non_causal;

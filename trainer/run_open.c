@@ -17,6 +17,7 @@
 #include "trainer/checkpoint/pause.h"
 #include "trainer/ema.h"
 #include "trainer/exchange/hugging_face.h"
+#include "trainer/expert_hosts.h"
 #include "trainer/generate.h"
 #include "trainer/pipe/pipe_schedule.h"
 #include "trainer/run_plan.h"
@@ -177,7 +178,15 @@ static weft_status open_comm(wefti_run_state *state, weft_status own,
     status = wefti_agreement_config(state->comm, own, &state->config,
                                     state->how.options, &state->replica.failed,
                                     everywhere);
-    return status == WEFT_OK ? take_seats(state) : status;
+    if (status == WEFT_OK) {
+        status = take_seats(state);
+    }
+    if (status != WEFT_OK) {
+        return status;
+    }
+    status = wefti_expert_hosts_settle(&state->config, state->comm);
+    *everywhere = *everywhere || status == WEFT_ERR_INVALID;
+    return status;
 }
 
 static void note_skipped(void *context, const char *line)

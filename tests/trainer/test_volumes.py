@@ -13,8 +13,8 @@ the byte, with what else travels as terms of their own:
          P times their gradients. Ulysses (P - 1) / P of queries, keys, values
          and results, and the same of their gradients
     ep   a row for each token and other rank that has any of its experts, both
-         ways, forwards and backwards. Terms: what leads each row, and weights'
-         gradients
+         ways, forwards and backwards; in fp8 towards them. Terms: what leads
+         each row, scales, and weights' gradients
 
 Method: jobs under weft-run on a tiny model, rank 0's moved_bytes of --metrics in
 each step; it has sent half and received half, as what ranks do is the same. All
@@ -74,13 +74,14 @@ def ulysses(ranks, tokens, kv_heads):
     return micro_batches(1) * LAYERS * 2 * moved * (ranks - 1) / ranks
 
 
-def experts(ranks, slots, narrow=False, tokens=BATCH * SEQ, copies=None):
+def experts(ranks, slots, narrow=False):
     routing = 4 + 4 + slots * (4 + 4)
     row = HIDDEN * REAL
     towards = routing + (HIDDEN + 4 * ((HIDDEN + 127) // 128) if narrow
                          else row)
     turn = towards + row + (row + slots * 4) + row
-    return micro_batches(copies or ranks) * LAYERS * tokens * (ranks - 1) * turn
+    rows = BATCH * SEQ * (ranks - 1)
+    return micro_batches(ranks) * LAYERS * rows * turn
 
 
 class Volumes(unittest.TestCase):
@@ -164,6 +165,8 @@ class Volumes(unittest.TestCase):
     def test_experts(self):
         for ranks in (2, 4):
             self.check(ranks, self.experts(ranks), {"ep": experts(ranks, 4)})
+            self.check(ranks, self.experts(ranks, ["moe.dispatch=fp8"]),
+                       {"ep": experts(ranks, 4, True)})
         self.check(2, self.experts(2, ["overlap.expert=false",
                                        "model.shared_experts=1"]),
                    {"ep": experts(2, 4)})
@@ -173,6 +176,8 @@ class Volumes(unittest.TestCase):
             """To the other host once, and there on from the relay."""
             self.check(4, self.experts(4), {"ep": experts(4, 4)},
                        WEFT_DOMAIN="a,a,b,b")
+            self.check(4, self.experts(4, ["moe.dispatch=fp8"]),
+                       {"ep": experts(4, 4, True)}, WEFT_DOMAIN="a,a,b,b")
 
 
 if __name__ == "__main__":

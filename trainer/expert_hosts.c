@@ -72,15 +72,31 @@ static weft_status check_parts(const spread *s, const wefti_config *config)
     return WEFT_OK;
 }
 
+static weft_status make_spread(spread *s, const wefti_config *config,
+                               const weft_comm *comm)
+{
+    *s = (spread){.comm = comm, .nranks = weft_comm_get_nranks(comm)};
+    const wefti_mesh sizes = wefti_config_mesh(config, s->nranks);
+    return wefti_mesh_make(&sizes, s->nranks, &s->mesh);
+}
+
+weft_status wefti_expert_hosts_count(const wefti_config *config,
+                                     const weft_comm *comm, int *hosts_out)
+{
+    spread s;
+    weft_status status = make_spread(&s, config, comm);
+    *hosts_out = status == WEFT_OK ? count_hosts(&s) : 0;
+    return status;
+}
+
 weft_status wefti_expert_hosts_settle(wefti_config *config,
                                       const weft_comm *comm)
 {
-    spread s = {.comm = comm, .nranks = weft_comm_get_nranks(comm)};
+    spread s;
     if (config->model.experts == 0 || config->moe.node_limit == 0) {
         return WEFT_OK;
     }
-    const wefti_mesh sizes = wefti_config_mesh(config, s.nranks);
-    weft_status status = wefti_mesh_make(&sizes, s.nranks, &s.mesh);
+    weft_status status = make_spread(&s, config, comm);
     if (status != WEFT_OK) {
         return status;
     }

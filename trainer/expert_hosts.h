@@ -21,4 +21,9 @@
 WEFT_NODISCARD weft_status wefti_expert_hosts_settle(wefti_config *config,
                                                      const weft_comm *comm);
 
+/* Of the ranks that have all experts together with rank 0. */
+WEFT_NODISCARD weft_status wefti_expert_hosts_count(const wefti_config *config,
+                                                    const weft_comm *comm,
+                                                    int *hosts_out);
+
 #endif

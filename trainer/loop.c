@@ -206,6 +206,9 @@ static weft_status run_one(wefti_loop *loop)
     }
     if (status == WEFT_OK) {
         loop->pending = describe(loop, &result, &report);
+        if (loop->expert_loads) {
+            wefti_expert_loads_add(loop->expert_loads, result.expert_loads);
+        }
         take_saving(loop->replica, &loop->pending);
         take_recompute(loop->replica, &loop->pending);
         loop->any_pending = true;

@@ -186,6 +186,9 @@ void wefti_facts_summary(wefti_json *json, const char *name,
     wefti_json_text(json, "blas_kernel",
                     summary->multiplied ? summary->blas_kernel : NULL);
     wefti_json_real(json, "emulated_gbps", wefti_summary_emulated_gbps());
+    if (summary->expert_loads) {
+        wefti_expert_loads_put(summary->expert_loads, json, "expert_placement");
+    }
     if (summary->measured) {
         put_measured(json, summary->measured);
     }

@@ -173,6 +173,7 @@ static void collect(weft_ledger *ledger, wefti_ledger_slot *record,
     }
     if (record->end_ns <= now_ns) {
         report->moved_bytes += record->bytes;
+        report->class_bytes[record->class_id] += record->bytes;
         keep_events_of(ledger, record);
         free_slot(record);
     }

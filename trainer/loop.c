@@ -82,6 +82,7 @@ static wefti_metrics_step describe(const wefti_loop *loop,
         step.exposed_ms[i] = (double)report->exposed_ns[i] * ms_per_ns;
         if (replica->nranks > 1) {
             step.transfer_ms[i] = (double)report->xfer_ns[i] * ms_per_ns;
+            step.moved_bytes[i] = (double)report->class_bytes[i];
         }
     }
     step.bubble_ms = (double)report->bubble_ns * ms_per_ns;
@@ -205,6 +206,9 @@ static weft_status run_one(wefti_loop *loop)
     }
     if (status == WEFT_OK) {
         loop->pending = describe(loop, &result, &report);
+        if (loop->expert_loads) {
+            wefti_expert_loads_add(loop->expert_loads, result.expert_loads);
+        }
         take_saving(loop->replica, &loop->pending);
         take_recompute(loop->replica, &loop->pending);
         loop->any_pending = true;

@@ -8,6 +8,7 @@
 
 #include "trainer/checkpoint/savepoint.h"
 #include "trainer/config/config.h"
+#include "trainer/report/expert_loads.h"
 #include "trainer/report/metrics.h"
 #include "trainer/report/page.h"
 #include "trainer/report/progress.h"
@@ -27,6 +28,7 @@ typedef struct wefti_loop {
     wefti_progress *progress;
     wefti_summary *summary;
     wefti_page *page;
+    wefti_expert_loads *expert_loads;
     /* The step before, reported once the other ranks' times are known. */
     wefti_metrics_step pending;
     bool any_pending;

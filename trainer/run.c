@@ -100,6 +100,7 @@ static void open_loop(wefti_run_state *state)
         (wefti_loop){.config = &state->config,
                      .replica = &state->replica,
                      .savepoint = &state->savepoint,
+                     .expert_loads = &state->expert_loads,
                      .page = state->how.options->report ? &state->page : NULL};
     if (!state->has_summary) {
         wefti_summary_init(&state->summary);
@@ -281,6 +282,7 @@ static void close_all(wefti_run_state *state)
     wefti_gradient_stats_fini(&state->loop.gradients);
     wefti_savepoint_release(&state->savepoint);
     wefti_page_fini(&state->page);
+    wefti_expert_loads_fini(&state->expert_loads);
     wefti_trials_fini(&state->trials);
     if (state->has_data) {
         wefti_data_fini(&state->data);

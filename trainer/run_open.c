@@ -17,6 +17,7 @@
 #include "trainer/checkpoint/pause.h"
 #include "trainer/ema.h"
 #include "trainer/exchange/hugging_face.h"
+#include "trainer/expert_hosts.h"
 #include "trainer/generate.h"
 #include "trainer/pipe/pipe_schedule.h"
 #include "trainer/run_plan.h"
@@ -177,7 +178,15 @@ static weft_status open_comm(wefti_run_state *state, weft_status own,
     status = wefti_agreement_config(state->comm, own, &state->config,
                                     state->how.options, &state->replica.failed,
                                     everywhere);
-    return status == WEFT_OK ? take_seats(state) : status;
+    if (status == WEFT_OK) {
+        status = take_seats(state);
+    }
+    if (status != WEFT_OK) {
+        return status;
+    }
+    status = wefti_expert_hosts_settle(&state->config, state->comm);
+    *everywhere = *everywhere || status == WEFT_ERR_INVALID;
+    return status;
 }
 
 static void note_skipped(void *context, const char *line)
@@ -351,6 +360,29 @@ static weft_status open_files(wefti_run_state *state)
     return status;
 }
 
+/* Where experts could be, with what came to them. */
+static weft_status open_expert_loads(wefti_run_state *state)
+{
+    const wefti_config *config = &state->config;
+    const int ranks = (int)config->parallel.expert_model_parallel_size;
+    int hosts;
+    if (!wefti_run_prints(state) || ranks == 1) {
+        return WEFT_OK;
+    }
+    weft_status status = wefti_expert_hosts_count(config, state->comm, &hosts);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    const weft_moe_place_config place = {
+        .size_bytes = sizeof(place),
+        .experts = (int)config->model.experts,
+        .ranks = ranks,
+        .groups = config->moe.node_limit > 0 ? (int)config->moe.nodes : 1,
+        .hosts = ranks % hosts == 0 ? hosts : 1};
+    return wefti_expert_loads_init(&state->expert_loads,
+                                   (size_t)config->model.layers, &place);
+}
+
 weft_status wefti_run_open(wefti_run_state *state, bool *everywhere)
 {
     weft_status status = open_config(state);
@@ -371,6 +403,9 @@ weft_status wefti_run_open(wefti_run_state *state, bool *everywhere)
     }
     if (status == WEFT_OK) {
         status = wefti_run_open_replica(state);
+    }
+    if (status == WEFT_OK) {
+        status = open_expert_loads(state);
     }
     return status == WEFT_OK ? open_files(state) : status;
 }

@@ -26,6 +26,13 @@ static wefti_context context_of(const wefti_config *config)
                                                   : WEFTI_CONTEXT_CONTIGUOUS};
 }
 
+/* Whether there are hosts that a token must not go to. */
+static bool limits_nodes(const wefti_config *config)
+{
+    return config->moe.node_limit > 0 &&
+           config->moe.node_limit < config->moe.nodes;
+}
+
 wefti_model_shape wefti_run_shape(const wefti_config *config)
 {
     return (wefti_model_shape){
@@ -44,6 +51,10 @@ wefti_model_shape wefti_run_shape(const wefti_config *config)
         .experts = (size_t)config->model.experts,
         .experts_per_token = (size_t)config->model.experts_per_token,
         .shared_experts = (size_t)config->model.shared_experts,
+        .expert_groups = limits_nodes(config) ? (size_t)config->moe.nodes : 1,
+        .group_limit =
+            limits_nodes(config) ? (size_t)config->moe.node_limit : 1,
+        .expert_narrow = strcmp(config->moe.dispatch, "fp8") == 0,
         .expert_room = (size_t)config->moe.room};
 }
 

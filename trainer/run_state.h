@@ -28,7 +28,8 @@ typedef struct wefti_run_state {
     wefti_progress progress;
     wefti_summary summary;
     wefti_measure_result measured;
-    wefti_page page; /* zeros: no report */
+    wefti_page page;                 /* zeros: no report */
+    wefti_expert_loads expert_loads; /* rank 0's, where ranks share experts */
     wefti_loop loop;
     /* What close has to undo. */
     bool has_config, has_data, has_replica, has_metrics, has_progress,

@@ -161,7 +161,11 @@ weft_status wefti_run_sum_up(wefti_run_state *state)
     summary->parameters = state->replica.plan.parameter_count;
     summary->step = state->replica.step;
     summary->measured = options->measure ? &state->measured : NULL;
-    weft_status status = wefti_summary_set_ngrams(summary, &state->data);
+    summary->expert_loads = &state->expert_loads;
+    weft_status status = wefti_expert_loads_place(&state->expert_loads);
+    if (status == WEFT_OK) {
+        status = wefti_summary_set_ngrams(summary, &state->data);
+    }
     if (status == WEFT_OK) {
         status = wefti_run_generate(state);
     }

@@ -165,6 +165,7 @@ static weft_status read_sums(wefti_replica *replica,
     result_out->loss =
         wefti_gradient_tree_sum(facts.losses, config->global_batch) /
         ((double)config->global_batch * (double)config->shape.seq);
+    result_out->expert_loads = facts.loads;
     result_out->expert_ratio = wefti_expert_balance_ratio(replica, facts.loads);
     for (size_t i = 0; i < WEFTI_STEP_TIMES; i++) {
         result_out->times_most[i] = 0;

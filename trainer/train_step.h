@@ -27,6 +27,7 @@ typedef struct wefti_train_step_result {
     double grad_norm; /* before clipping */
     double rate;
     double expert_ratio; /* largest load over the mean; NAN: no experts */
+    const double *expert_loads; /* [layers][experts] tokens; until the next */
     double times_most[WEFTI_STEP_TIMES]; /* of the step before, over ranks */
     bool diverged;                       /* loss or norm is not finite */
 } wefti_train_step_result;

@@ -48,7 +48,8 @@ typedef struct weft_span {
  * the program's where they drove operations as they signalled a gate;
  * preemptions, how often the kernel took the core from a thread within its
  * outermost compute spans that closed in this step. moved_bytes: payload of the
- * transfers that ended in this step, as this rank sent and received it.
+ * transfers that ended in this step, as this rank sent and received it;
+ * class_bytes, by class.
  *
  * dropped counts what is missing from this report: spans and transfers for
  * which there was no room, and calls of weft_span_open and _close that were
@@ -76,6 +77,7 @@ typedef struct weft_step_report {
     uint64_t wakeups;                    /* of the library's threads */
     int64_t progress_ns;                 /* CPU time of these threads */
     uint64_t preemptions;                /* of threads while they compute */
+    uint64_t class_bytes[WEFT_CLASS_COUNT]; /* of moved_bytes */
 } weft_step_report;
 
 /*

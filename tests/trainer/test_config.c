@@ -197,11 +197,11 @@ static const struct refusal {
      "2:21: overlap.comm_sms: 1 is not possible in this version; allowed is "
      "0"},
     {HEAD "parallel: {schedule: .csv}", WEFT_ERR_INVALID, "FILE.csv"},
-    {HEAD "moe: {node_limit: 2}", WEFT_ERR_UNSUPPORTED, "allowed is 0"},
+    {HEAD "moe: {node_limit: -1}", WEFT_ERR_INVALID, "0..4096"},
     {HEAD "memory: {recompute: half}", WEFT_ERR_INVALID, "selective"},
     {HEAD "memory: {ema_decay: 2}", WEFT_ERR_INVALID, "0..1"},
     {HEAD "memory: {zero: 0}", WEFT_ERR_UNSUPPORTED, "allowed is 1"},
-    {HEAD "moe: {dispatch: fp8}", WEFT_ERR_UNSUPPORTED, "allowed is bf16"},
+    {HEAD "moe: {dispatch: fp16}", WEFT_ERR_INVALID, "bf16 or fp8"},
 };
 
 static void test_config_bad_text_is_refused_with_place(void **state)

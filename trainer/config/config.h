@@ -140,6 +140,7 @@ typedef struct wefti_config {
 
     struct {
         int64_t node_limit;
+        int64_t nodes; /* 0: hosts of the ranks with all experts */
         const char *dispatch;
         int64_t balance_every;
         double balance_rate;
@@ -217,6 +218,13 @@ wefti_mesh wefti_config_mesh(const wefti_config *config, int nranks);
  */
 WEFT_NODISCARD weft_status wefti_config_check(const wefti_config *config,
                                               int nranks);
+
+/*
+ * wefti_config_check_nodes - whether moe.nodes part the experts, and so many of
+ * them as moe.node_limit says have enough. Of a config whose moe.nodes are 0,
+ * once they are known.
+ */
+WEFT_NODISCARD weft_status wefti_config_check_nodes(const wefti_config *config);
 
 /*
  * wefti_config_digest - BLAKE2b-256 over the values that a checkpoint must

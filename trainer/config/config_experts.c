@@ -8,6 +8,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 #define refuse_key(config, ...)                                                \
     wefti_config_refuse(config, WEFT_ERR_INVALID, __VA_ARGS__)
@@ -94,19 +95,78 @@ static weft_status check_together(const wefti_config *config)
     return WEFT_OK;
 }
 
+/* Without an exchange nothing is narrowed, and nothing should seem to be. */
+static weft_status check_dispatch(const wefti_config *config)
+{
+    return strcmp(config->moe.dispatch, "fp8") == 0 &&
+                   config->parallel.expert_model_parallel_size == 1
+               ? refuse_key(config, "moe", "dispatch",
+                            "and parallel.expert_model_parallel_size 1, with "
+                            "which no token travels: allowed is bf16")
+               : WEFT_OK;
+}
+
+static bool parts_experts(const wefti_config *config, int64_t nodes)
+{
+    return config->model.experts % nodes == 0;
+}
+
+weft_status wefti_config_check_nodes(const wefti_config *config)
+{
+    const int64_t nodes = config->moe.nodes, limit = config->moe.node_limit;
+    const int64_t slots = config->model.experts_per_token;
+    char nearest[64];
+    if (limit == 0 || nodes == 0) {
+        return WEFT_OK;
+    }
+    if (!parts_experts(config, nodes)) {
+        return refuse_key(config, "moe", "nodes",
+                          "does not divide model.experts %" PRId64
+                          "; nearest that work: %s",
+                          config->model.experts,
+                          wefti_config_nearest(config, parts_experts, nodes,
+                                               config->model.experts, nearest,
+                                               sizeof(nearest)));
+    }
+    const int64_t each = config->model.experts / nodes;
+    const int64_t least = (slots + each - 1) / each;
+    return limit < least ? refuse_key(config, "moe", "node_limit",
+                                      "hosts with %" PRId64
+                                      " experts each are too few for "
+                                      "model.experts_per_token %" PRId64
+                                      "; allowed is 0, or %" PRId64 " and more",
+                                      each, slots, least)
+                         : WEFT_OK;
+}
+
+static weft_status check_dense(const wefti_config *config)
+{
+    if (config->parallel.expert_model_parallel_size > 1) {
+        return refuse_key(config, "parallel", "expert_model_parallel_size",
+                          "and model.experts 0: allowed is 1, or a model "
+                          "with experts");
+    }
+    return config->moe.node_limit > 0
+               ? refuse_key(config, "moe", "node_limit",
+                            "and model.experts 0: allowed is 0, or a model "
+                            "with experts")
+               : check_dispatch(config);
+}
+
 weft_status wefti_config_check_experts(const wefti_config *config, int nranks)
 {
     const wefti_mesh sizes = wefti_config_mesh(config, nranks);
     wefti_mesh mesh;
     if (config->model.experts == 0) {
-        return sizes.ep == 1
-                   ? WEFT_OK
-                   : refuse_key(config, "parallel",
-                                "expert_model_parallel_size",
-                                "and model.experts 0: allowed is 1, or a model "
-                                "with experts");
+        return check_dense(config);
     }
     weft_status status = check_choice(config);
+    if (status == WEFT_OK) {
+        status = check_dispatch(config);
+    }
+    if (status == WEFT_OK) {
+        status = wefti_config_check_nodes(config);
+    }
     if (status == WEFT_OK) {
         status = check_rows(config);
     }

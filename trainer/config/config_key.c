@@ -224,11 +224,14 @@ const wefti_config_key wefti_config_keys[] = {
     {BOOL(checkpoint, async, "true"),
      .about = "written beside the steps that follow, from a copy"},
 
-    {INT(moe, node_limit, 0, 4096, "0"), .now = "0",
+    {INT(moe, node_limit, 0, 4096, "0"),
      .about = "hosts that a token's experts may be on; 0: all"},
-    {WORD(moe, dispatch, dispatches, "bf16"), .now = "bf16",
-     .about = "narrower type for tokens on their way to experts; as yet "
-              "they travel in f32 whatever this says"},
+    {INT(moe, nodes, 0, 4096, "0"),
+     .about = "equal parts of the experts that node_limit counts as hosts; 0: "
+              "as many as hosts have them"},
+    {WORD(moe, dispatch, dispatches, "bf16"),
+     .about = "tokens on their way to experts of other ranks: fp8, or else "
+              "the model's own type"},
     {INT(moe, balance_every, 0, STEPS_MOST, "0"),
      .about = "steps between two balancings of experts; 0: none"},
     {REAL(moe, balance_rate, 0, 1, "1e-3"),

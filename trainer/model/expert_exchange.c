@@ -112,7 +112,8 @@ static weft_status make_moe(wefti_experts *experts)
         .tokens = config->tokens,
         .capacity = wefti_experts_room(config->plan, config->tokens),
         .dtype = WEFTI_REAL_DTYPE,
-        .dispatch_dtype = WEFTI_REAL_DTYPE,
+        .dispatch_dtype =
+            shape->expert_narrow ? WEFT_DTYPE_F8E4M3 : WEFTI_REAL_DTYPE,
         .combine_dtype = WEFT_DTYPE_F32,
         .batches = (int)experts->turn_count,
         .class_id = WEFT_CLASS_EP,

@@ -39,6 +39,7 @@ typedef struct wefti_model_shape {
     size_t experts, experts_per_token; /* of width ffn, like the shared ones */
     size_t shared_experts;             /* that every token goes to */
     size_t expert_groups, group_limit; /* kernels/math/route.h; 0 counts as 1 */
+    bool expert_narrow; /* tokens go to experts of other ranks in f8e4m3 */
     size_t expert_room; /* rows of a rank's experts for each token of its own
                            that there is room for; 0: for all that can come */
 } wefti_model_shape;

@@ -30,6 +30,7 @@ void wefti_metrics_step_init(wefti_metrics_step *step)
     for (int class_id = 0; class_id < WEFT_CLASS_COUNT; class_id++) {
         step->exposed_ms[class_id] = (double)NAN;
         step->transfer_ms[class_id] = (double)NAN;
+        step->moved_bytes[class_id] = (double)NAN;
     }
 }
 

@@ -35,6 +35,7 @@ typedef struct wefti_metrics_step {
     double exposed_ms[WEFT_CLASS_COUNT]; /* by weft_class; COMPUTE not used */
     /* That operations of a class were under way, hidden or not; likewise. */
     double transfer_ms[WEFT_CLASS_COUNT];
+    double moved_bytes[WEFT_CLASS_COUNT]; /* that rank 0 sent and received */
     double bubble_ms;
     double bubble_ms_max;
     double skew_ms;

@@ -80,6 +80,7 @@ const wefti_fact wefti_facts_of_step[] = {STEP(UINT, step),
                                           STEP(REAL, compute_ms_max),
                                           STEP(CLASSES, exposed_ms),
                                           STEP(CLASSES, transfer_ms),
+                                          STEP(CLASSES, moved_bytes),
                                           STEP(REAL, bubble_ms),
                                           STEP(REAL, bubble_ms_max),
                                           STEP(REAL, skew_ms),
@@ -129,6 +130,7 @@ static const wefti_fact of_terms[] = {
     TERM(compute_ms),
     TERM(exposed_ms),
     WEFTI_FACT(CLASSES, wefti_summary_terms, transfer_ms),
+    WEFTI_FACT(CLASSES, wefti_summary_terms, moved_bytes),
     TERM(bubble_ms),
     TERM(skew_ms),
     TERM(idle_ms),
@@ -184,6 +186,9 @@ void wefti_facts_summary(wefti_json *json, const char *name,
     wefti_json_text(json, "blas_kernel",
                     summary->multiplied ? summary->blas_kernel : NULL);
     wefti_json_real(json, "emulated_gbps", wefti_summary_emulated_gbps());
+    if (summary->expert_loads) {
+        wefti_expert_loads_put(summary->expert_loads, json, "expert_placement");
+    }
     if (summary->measured) {
         put_measured(json, summary->measured);
     }

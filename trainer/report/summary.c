@@ -191,6 +191,7 @@ wefti_summary_terms wefti_summary_sum_up(const wefti_summary *summary)
         .mfu = median->mfu,
         .mfu_non_causal = median->mfu * summary->non_causal};
     memcpy(terms.transfer_ms, median->transfer_ms, sizeof(terms.transfer_ms));
+    memcpy(terms.moved_bytes, median->moved_bytes, sizeof(terms.moved_bytes));
     return terms;
 }
 
@@ -262,6 +263,9 @@ static void print_steps(const wefti_summary *summary, FILE *file)
             summary->nranks == 1 ? "" : "s", summary->nranks == 1 ? "ies" : "y",
             summary->multiplied, summary->blas_kernel,
             100 * parts.mfu_non_causal);
+    }
+    if (summary->expert_loads) {
+        wefti_expert_loads_print(summary->expert_loads, file);
     }
     if (summary->dropped > 0) {
         fprintf(file,

@@ -8,6 +8,7 @@
 
 #include "trainer/data/data.h"
 #include "trainer/measure.h"
+#include "trainer/report/expert_loads.h"
 #include "trainer/report/metrics.h"
 #include "weft/status.h"
 
@@ -40,7 +41,8 @@ typedef struct wefti_summary {
     wefti_metrics_step steps[WEFTI_SUMMARY_STEPS]; /* the last ones, in turn */
     size_t step_count;                             /* added in all */
     uint64_t dropped; /* records the ledger lacks, in all steps */
-    const wefti_measure_result *measured; /* NULL: not asked for */
+    const wefti_measure_result *measured;   /* NULL: not asked for */
+    const wefti_expert_loads *expert_loads; /* NULL: none */
     double peak_gflops;     /* that mfu is a share of; NAN: not measured */
     double non_causal;      /* operations without a mask / with the causal */
     const char *multiplied; /* the type of what is multiplied; NULL: none */
@@ -53,6 +55,7 @@ typedef struct wefti_summary_terms {
     double tokens_per_s;
     double step_ms, compute_ms, exposed_ms, bubble_ms, skew_ms, idle_ms;
     double transfer_ms[WEFT_CLASS_COUNT]; /* as a step's */
+    double moved_bytes[WEFT_CLASS_COUNT]; /* likewise */
     double fastest_step_ms, slowest_step_ms;
     double overlap_ratio, cpu_share; /* medians of their own */
     double mfu, mfu_non_causal;

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * trainer/expert_hosts.h - which hosts have a layer's experts, where tokens may
+ * go to some of them only.
+ */
+#ifndef TRAINER_EXPERT_HOSTS_H
+#define TRAINER_EXPERT_HOSTS_H
+
+#include "trainer/config/config.h"
+#include "weft/comm.h"
+
+/*
+ * wefti_expert_hosts_settle - moe.nodes, where moe.node_limit is above 0 and
+ * they are 0: as many as hosts have all experts together. No part of them may
+ * be on several hosts; so a token crosses to no more than it may go to.
+ *
+ * comm      the ranks in the job's order; a host's share memory
+ *
+ * Returns   OK | ERR_INVALID, on all ranks alike | ERR_NO_MEMORY.
+ */
+WEFT_NODISCARD weft_status wefti_expert_hosts_settle(wefti_config *config,
+                                                     const weft_comm *comm);
+
+/* Of the ranks that have all experts together with rank 0. */
+WEFT_NODISCARD weft_status wefti_expert_hosts_count(const wefti_config *config,
+                                                    const weft_comm *comm,
+                                                    int *hosts_out);
+
+#endif

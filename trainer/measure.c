@@ -42,10 +42,10 @@ typedef struct series {
 static weft_status run_step(wefti_replica *replica, wefti_measure_kind kind)
 {
     static const wefti_train_step_modes modes[WEFTI_MEASURE_KINDS] = {
-        {WEFT_BUCKET_OVERLAPPED, WEFT_BUCKET_OVERLAPPED},
-        {WEFT_BUCKET_OFF, WEFT_BUCKET_OFF},
-        {WEFT_BUCKET_BLOCKING, WEFT_BUCKET_BLOCKING},
-        {WEFT_BUCKET_OVERLAPPED, WEFT_BUCKET_OVERLAPPED}};
+        {.reduce = WEFT_BUCKET_OVERLAPPED, .gather = WEFT_BUCKET_OVERLAPPED},
+        {.reduce = WEFT_BUCKET_OFF, .gather = WEFT_BUCKET_OFF},
+        {.reduce = WEFT_BUCKET_BLOCKING, .gather = WEFT_BUCKET_BLOCKING},
+        {.reduce = WEFT_BUCKET_OVERLAPPED, .gather = WEFT_BUCKET_OVERLAPPED}};
     static const double no_times[WEFTI_STEP_TIMES];
     wefti_train_step_result result;
     return kind == WEFTI_MEASURE_ALONE

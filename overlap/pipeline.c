@@ -301,6 +301,12 @@ static weft_status post_before(weft_pipeline *p, size_t index, size_t from,
 {
     const wefti_pipeline_plan *plan = &p->plan;
     weft_status status = WEFT_OK;
+    if (p->transport.mode == WEFT_BUCKET_BLOCKING) { /* where the list says */
+        return index >= from && index < to &&
+                       wefti_action_is_message(&plan->actions[index])
+                   ? post_message(p, index)
+                   : WEFT_OK;
+    }
     for (uint32_t k = plan->items[index].posts;
          k < plan->items[index + 1].posts && status == WEFT_OK; k++) {
         if (plan->posts[k] >= from && plan->posts[k] < to) {
@@ -343,6 +349,9 @@ static weft_status run_parts(weft_pipeline *p, size_t index, size_t to)
     weft_status status = take_outputs(p, frames, count);
     if (status == WEFT_OK) {
         status = post_before(p, index, index, to);
+    }
+    if (status == WEFT_OK) {
+        status = wefti_pipeline_transport_clear(&p->transport, &p->record);
     }
     for (int k = 0; k < count && status == WEFT_OK; k++) {
         status = weft_rows_wait(frames[k].work.input, 1);

@@ -57,9 +57,10 @@ weft_status wefti_pipeline_transport_init(wefti_pipeline_transport *t,
     t->stride_bytes = (bytes + ALIGN_BYTES - 1) / ALIGN_BYTES * ALIGN_BYTES;
     t->epochs = calloc(t->buffers + 1, sizeof(*t->epochs));
     t->receivers = calloc(t->buffers + 1, sizeof(*t->receivers));
+    t->coming = calloc(t->buffers + 1, sizeof(*t->coming));
     t->out = calloc((size_t)t->ranks, sizeof(weft_stream *));
     t->in = calloc((size_t)t->ranks, sizeof(weft_stream *));
-    if (!t->epochs || !t->receivers || !t->out || !t->in) {
+    if (!t->epochs || !t->receivers || !t->coming || !t->out || !t->in) {
         return wefti_error(WEFT_ERR_NO_MEMORY, "%d buffers", buffers);
     }
     for (size_t b = 0; b < t->buffers; b++) {
@@ -87,6 +88,7 @@ void wefti_pipeline_transport_fini(wefti_pipeline_transport *t)
     }
     free(t->epochs);
     free(t->receivers);
+    free(t->coming);
     free(t->out);
     free(t->in);
     *t = (wefti_pipeline_transport){0};
@@ -135,6 +137,7 @@ weft_status wefti_pipeline_transport_take(wefti_pipeline_transport *t,
     if (status == WEFT_OK && received && t->epochs[b] > 0) {
         status = weft_gate_wait(t->used, b, t->epochs[b], writer);
     }
+    t->coming[b] = false;
     t->epochs[b]++;
     return status;
 }
@@ -156,21 +159,23 @@ weft_status wefti_pipeline_transport_post(wefti_pipeline_transport *t,
 {
     size_t b = (size_t)buffer;
     weft_stream *stream = send ? t->out[peer] : t->in[peer];
+    const bool bare = t->mode == WEFT_BUCKET_OFF;
     weft_p2p part = {.size_bytes = sizeof(part),
                      .kind = send ? WEFT_P2P_SEND : WEFT_P2P_RECV,
                      .buffer = wefti_pipeline_transport_data(t, buffer),
-                     .count = t->rows * t->row_elems,
+                     .count = bare ? t->chunks : t->rows * t->row_elems,
                      .dtype = t->dtype,
                      .peer = peer,
                      .ready = send ? t->ready : NULL,
                      .arrived = send ? NULL : t->arrived,
-                     .gate_elems = t->chunk_rows * t->row_elems,
+                     .gate_elems = bare ? 1 : t->chunk_rows * t->row_elems,
                      .ready_chunk = send ? b * t->chunks : 0,
                      .arrived_chunk = send ? 0 : b * t->chunks,
                      .epoch = t->epochs[b],
                      .class_id = WEFT_CLASS_PP,
                      .label = send ? "pipeline send" : "pipeline receive"};
     weft_status status = weft_p2p_post(&part, 1, t->comm, stream);
+    t->coming[b] = !send;
     if (status == WEFT_OK && send) {
         t->receivers[b] = peer;
         status = weft_gate_signal(t->sent, b, t->epochs[b], stream);

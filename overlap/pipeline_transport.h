@@ -19,6 +19,7 @@
 #define OVERLAP_PIPELINE_TRANSPORT_H
 
 #include "overlap/pipeline_record.h"
+#include "weft/bucket.h"
 
 typedef struct wefti_pipeline_transport {
     weft_comm *comm;
@@ -33,6 +34,8 @@ typedef struct wefti_pipeline_transport {
     weft_gate *sent, *used;     /* [buffers] */
     uint64_t *epochs;           /* [buffers] uses so far */
     int32_t *receivers;         /* [buffers] the rank it is being sent to; -1 */
+    bool *coming;               /* [buffers] a message was posted to it */
+    weft_bucket_mode mode;      /* overlap/pipeline_mode.h */
     int ranks;
     weft_stream **out, **in; /* [ranks]; NULL: no message ever */
 } wefti_pipeline_transport;
@@ -89,6 +92,11 @@ WEFT_NODISCARD weft_status wefti_pipeline_transport_release(
 /* Posts one message to or from peer, in chunks; the buffer has been taken. */
 WEFT_NODISCARD weft_status wefti_pipeline_transport_post(
     wefti_pipeline_transport *transport, int buffer, int peer, bool send);
+
+/* BLOCKING: what has been posted has gone or come. Blocks: until then, unless
+ * there is a stream. */
+WEFT_NODISCARD weft_status wefti_pipeline_transport_clear(
+    wefti_pipeline_transport *transport, wefti_pipeline_record *record);
 
 /* All that has been posted has gone or come, and compute has ended. Blocks:
  * until then. */

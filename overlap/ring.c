@@ -13,7 +13,7 @@
  *          CARRY made by compute --> send block --> sent
  *   compute (next):  used, or made, the last one; wait for arrived
  */
-#include "weft/ring.h"
+#include "overlap/ring.h"
 
 #include "base/error.h"
 #include "base/sized.h"
@@ -59,6 +59,7 @@ struct weft_ring {
     weft_gate *begun; /* [1]: compute has come to the round */
     uint64_t round;
     uint64_t number;      /* of the round's block 0 */
+    bool blocking;        /* nothing moves while a block is used */
     size_t next;          /* which block next gives; blocks + 1: round over */
     weft_status failed;   /* what a post returned: it is of no more use */
     void *own;            /* of the round */
@@ -512,6 +513,30 @@ static weft_status end_round(weft_ring *ring)
     return status;
 }
 
+/*
+ * READ: what can come beside the block that is to be used has come. Two places
+ * of each lane are free as the round begins, later one beside that block.
+ */
+static weft_status settle(weft_ring *ring, size_t order)
+{
+    const size_t ahead = 2 * (size_t)ring->lane_count - (order > 0);
+    weft_status status = WEFT_OK;
+    for (size_t i = order + 1; !carries(ring) && i < (size_t)ring->nranks &&
+                               i <= order + ahead && status == WEFT_OK;
+         i++) {
+        size_t block;
+        const lane *of = lane_at(ring, i, &block);
+        status = wait_parts(ring, of->arrived, place_of(ring, block),
+                            epoch_of(ring, block), ring->compute);
+    }
+    return status;
+}
+
+void wefti_ring_set_blocking(weft_ring *ring, bool blocking)
+{
+    ring->blocking = blocking;
+}
+
 weft_status weft_ring_next(weft_ring *ring, weft_stream *compute,
                            void **block_out, int *owner_out)
 {
@@ -541,6 +566,9 @@ weft_status weft_ring_next(weft_ring *ring, weft_stream *compute,
                             compute);
     } else if (place != OWN && of->first != 0) { /* compute writes there */
         status = wait_gate(ring, of->left, place, of->first, compute);
+    }
+    if (ring->blocking && status == WEFT_OK) {
+        status = settle(ring, order);
     }
     const int n = ring->nranks;
     *block_out = memory_of(ring, of, place);

@@ -4,10 +4,10 @@
  */
 #include "trainer/measure.h"
 
-#include "base/check.h"
 #include "base/error.h"
 #include "trainer/checkpoint/pause.h"
 #include "trainer/checkpoint/snapshot.h"
+#include "trainer/model/expert_exchange.h"
 #include "trainer/numbers.h"
 
 #include <math.h>
@@ -21,60 +21,160 @@ enum {
     STEPS = ROUNDS * ROUND_STEPS
 };
 
-/* What the ledger counts of weft's threads. */
+/* What the ledger counts, of ovl alone: totals over steps and ranks. */
 typedef enum count {
     WAKEUPS,
     PREEMPTIONS,
     PROGRESS_NS,
     MOVED_BYTES,
-    COUNTS
+    CPU_NS,
+    STEP_NS,
+    COMPUTE_NS,
+    BUBBLE_NS,
+    SKEW_NS,
+    IDLE_NS,
+    XFER_NS,
+    HIDDEN_NS,
+    CLASSES_NS, /* of each class three: */
+    COUNTS = CLASSES_NS + 3 * WEFT_CLASS_COUNT
 } count;
+
+enum { CLASS_XFER, CLASS_HIDDEN, CLASS_EXPOSED };
 
 /* One kind's measured steps. */
 typedef struct series {
+    wefti_train_step_modes modes;
+    bool alone;            /* transfers without compute */
     double step_ns[STEPS]; /* the slowest rank's */
     double compute_ns[STEPS];
     double xfer_ns[STEPS];
-    double hidden_ns, cpu_ns; /* totals */
-    double counted[COUNTS];   /* totals, of all ranks in the end */
+    double counted[COUNTS];
 } series;
 
-static weft_status run_step(wefti_replica *replica, wefti_measure_kind kind)
+/* The four kinds; then, of each class if there are several, it alone OFF, and
+ * BLOCKING. */
+typedef struct measurement {
+    series *series;
+    size_t count;
+    bool there[WEFT_CLASS_COUNT];
+    size_t of_class[WEFT_CLASS_COUNT]; /* the first of its two */
+} measurement;
+
+enum { SERIES_MOST = WEFTI_MEASURE_KINDS + 2 * WEFT_CLASS_COUNT };
+
+/* ---- what is measured -----------------------------------------------------
+ */
+
+static bool has_others(const weft_comm *comm)
 {
-    static const wefti_train_step_modes modes[WEFTI_MEASURE_KINDS] = {
-        {WEFT_BUCKET_OVERLAPPED, WEFT_BUCKET_OVERLAPPED},
-        {WEFT_BUCKET_OFF, WEFT_BUCKET_OFF},
-        {WEFT_BUCKET_BLOCKING, WEFT_BUCKET_BLOCKING},
-        {WEFT_BUCKET_OVERLAPPED, WEFT_BUCKET_OVERLAPPED}};
+    return comm && weft_comm_get_nranks(comm) > 1;
+}
+
+static void find_classes(const wefti_replica *replica, bool *there)
+{
+    for (int link = 0; link < WEFTI_MESH_LINKS; link++) {
+        const weft_class of = wefti_mesh_class((wefti_mesh_link)link);
+        there[of] = there[of] || has_others(replica->mesh.comms[link]);
+    }
+}
+
+static void set_mode(wefti_train_step_modes *modes, weft_class class_id,
+                     weft_bucket_mode mode)
+{
+    static const weft_class links[WEFTI_LINKS] = {
+        [WEFTI_LINK_TENSOR] = WEFT_CLASS_TP,
+        [WEFTI_LINK_CONTEXT] = WEFT_CLASS_CP,
+        [WEFTI_LINK_EXPERTS] = WEFT_CLASS_EP};
+    for (size_t i = 0; i < WEFTI_LINKS; i++) {
+        if (links[i] == class_id) {
+            modes->pipe.links[i] = mode;
+        }
+    }
+    if (class_id == WEFT_CLASS_DP) {
+        modes->reduce = modes->gather = mode;
+    } else if (class_id == WEFT_CLASS_PP) {
+        modes->pipe.line = mode;
+    }
+}
+
+static weft_status plan(measurement *all, const wefti_replica *replica)
+{
+    *all = (measurement){.series = calloc(SERIES_MOST, sizeof(*all->series)),
+                         .count = WEFTI_MEASURE_KINDS};
+    if (!all->series) {
+        return wefti_error(WEFT_ERR_NO_MEMORY, "no memory to measure in");
+    }
+    size_t several = 0;
+    find_classes(replica, all->there);
+    for (int c = 0; c < WEFT_CLASS_COUNT; c++) {
+        several += all->there[c];
+        if (all->there[c]) {
+            set_mode(&all->series[WEFTI_MEASURE_COMPUTE].modes, (weft_class)c,
+                     WEFT_BUCKET_OFF);
+            set_mode(&all->series[WEFTI_MEASURE_SERIAL].modes, (weft_class)c,
+                     WEFT_BUCKET_BLOCKING);
+        }
+    }
+    all->series[WEFTI_MEASURE_ALONE].alone = true;
+    for (int c = 0; c < WEFT_CLASS_COUNT; c++) {
+        all->of_class[c] = WEFTI_MEASURE_COMPUTE;
+        if (all->there[c] && several > 1) {
+            all->of_class[c] = all->count;
+            set_mode(&all->series[all->count++].modes, (weft_class)c,
+                     WEFT_BUCKET_OFF);
+            set_mode(&all->series[all->count++].modes, (weft_class)c,
+                     WEFT_BUCKET_BLOCKING);
+        }
+    }
+    return WEFT_OK;
+}
+
+/* ---- the steps ------------------------------------------------------------
+ */
+
+static weft_status run_step(wefti_replica *replica, const series *all)
+{
     static const double no_times[WEFTI_STEP_TIMES];
     wefti_train_step_result result;
-    return kind == WEFTI_MEASURE_ALONE
+    return all->alone
                ? wefti_train_step_transfer(replica)
-               : wefti_train_step_run(replica, modes[kind], no_times, &result);
+               : wefti_train_step_run(replica, all->modes, no_times, &result);
 }
 
 static void keep(series *all, size_t index, const weft_step_report *report)
 {
+    double *counted = all->counted;
     all->step_ns[index] = (double)report->step_ns;
     all->compute_ns[index] = (double)report->compute_ns;
     all->xfer_ns[index] = (double)report->xfer_all_ns;
-    all->hidden_ns += (double)report->hidden_all_ns;
-    all->cpu_ns += report->cpu_share * (double)report->compute_ns;
-    all->counted[WAKEUPS] += (double)report->wakeups;
-    all->counted[PREEMPTIONS] += (double)report->preemptions;
-    all->counted[PROGRESS_NS] += (double)report->progress_ns;
-    all->counted[MOVED_BYTES] += (double)report->moved_bytes;
+    counted[WAKEUPS] += (double)report->wakeups;
+    counted[PREEMPTIONS] += (double)report->preemptions;
+    counted[PROGRESS_NS] += (double)report->progress_ns;
+    counted[MOVED_BYTES] += (double)report->moved_bytes;
+    counted[CPU_NS] += report->cpu_share * (double)report->compute_ns;
+    counted[STEP_NS] += (double)report->step_ns;
+    counted[COMPUTE_NS] += (double)report->compute_ns;
+    counted[BUBBLE_NS] += (double)report->bubble_ns;
+    counted[SKEW_NS] += (double)report->skew_ns;
+    counted[IDLE_NS] += (double)report->idle_ns;
+    counted[XFER_NS] += (double)report->xfer_all_ns;
+    counted[HIDDEN_NS] += (double)report->hidden_all_ns;
+    for (int c = 0; c < WEFT_CLASS_COUNT; c++) {
+        double *own = &counted[CLASSES_NS + 3 * c];
+        own[CLASS_XFER] += (double)report->xfer_ns[c];
+        own[CLASS_HIDDEN] += (double)report->hidden_ns[c];
+        own[CLASS_EXPOSED] += (double)report->exposed_ns[c];
+    }
 }
 
 /* One kind's part of a round, from the state as it is. */
-static weft_status run_kind(wefti_replica *replica, wefti_measure_kind kind,
-                            size_t first, series *all)
+static weft_status run_kind(wefti_replica *replica, size_t first, series *all)
 {
     weft_comm *comm = replica->config.comm;
     weft_status status = weft_barrier(comm, NULL);
     for (size_t i = 0; i < WARM_STEPS + ROUND_STEPS && status == WEFT_OK; i++) {
         weft_step_report report = {.size_bytes = sizeof(report)};
-        status = run_step(replica, kind);
+        status = run_step(replica, all);
         if (status == WEFT_OK) {
             status = weft_ledger_step(replica->config.ledger, &report);
         }
@@ -95,12 +195,12 @@ static weft_status run_kind(wefti_replica *replica, wefti_measure_kind kind,
 
 static weft_status run_rounds(wefti_replica *replica,
                               const wefti_snapshot *snapshot,
-                              series kinds[WEFTI_MEASURE_KINDS])
+                              const measurement *all)
 {
     for (size_t round = 0; round < ROUNDS; round++) {
-        for (int kind = 0; kind < WEFTI_MEASURE_KINDS; kind++) {
-            weft_status status = run_kind(replica, (wefti_measure_kind)kind,
-                                          round * ROUND_STEPS, &kinds[kind]);
+        for (size_t kind = 0; kind < all->count; kind++) {
+            weft_status status =
+                run_kind(replica, round * ROUND_STEPS, &all->series[kind]);
             if (status == WEFT_OK) {
                 status = wefti_snapshot_restore(snapshot, replica);
             }
@@ -111,6 +211,9 @@ static weft_status run_rounds(wefti_replica *replica,
     }
     return WEFT_OK;
 }
+
+/* ---- what they say --------------------------------------------------------
+ */
 
 static wefti_measure_times sum_up(const double *step_ns)
 {
@@ -127,67 +230,117 @@ static wefti_measure_times sum_up(const double *step_ns)
         .spread_ms = wefti_numbers_median(away, STEPS) * 1e-6};
 }
 
-static double total(const double *values)
-{
-    double sum = 0;
-    for (size_t i = 0; i < STEPS; i++) {
-        sum += values[i];
-    }
-    return sum;
-}
-
 /* a / b; NAN where there is nothing to compare with. */
 static double ratio(double a, double b)
 {
     return b > 0 ? a / b : (double)NAN;
 }
 
-static double hiding_ratio(const wefti_measure_times *times)
+static double hiding_ratio(const wefti_measure_times *ovl,
+                           const wefti_measure_times *comp,
+                           const wefti_measure_times *ser)
 {
-    const wefti_measure_times *comp = &times[WEFTI_MEASURE_COMPUTE];
-    const wefti_measure_times *ser = &times[WEFTI_MEASURE_SERIAL];
     double gain = ser->median_ms - comp->median_ms;
     if (gain <= 3 * fmax(ser->spread_ms, comp->spread_ms)) {
         return (double)NAN;
     }
-    return 1 -
-           (times[WEFTI_MEASURE_OVERLAPPED].median_ms - comp->median_ms) / gain;
+    return 1 - (ovl->median_ms - comp->median_ms) / gain;
 }
 
-static weft_status count_all(weft_comm *comm, double counted[COUNTS],
-                             wefti_measure_result *result)
+/* counted: of all ranks. */
+static void say_counts(const double counted[COUNTS], double steps,
+                       wefti_measure_result *result)
 {
-    weft_status status = weft_allreduce(
-        counted, counted, COUNTS, WEFT_DTYPE_F64, WEFT_REDOP_SUM, comm, NULL);
-    const double steps = (double)STEPS * weft_comm_get_nranks(comm);
+    const double ms = 1e-6 / steps;
+    wefti_measure_terms *terms = &result->terms;
     result->wakeups = counted[WAKEUPS] / steps;
     result->preemptions = counted[PREEMPTIONS] / steps;
-    result->progress_ms = counted[PROGRESS_NS] * 1e-6 / steps;
+    result->progress_ms = counted[PROGRESS_NS] * ms;
     result->wakeups_per_mib =
         ratio(counted[WAKEUPS], counted[MOVED_BYTES]) * 2 * (1 << 20);
+    result->overlap_ratio = ratio(counted[HIDDEN_NS], counted[XFER_NS]);
+    result->cpu_share = ratio(counted[CPU_NS], counted[COMPUTE_NS]);
+    *terms = (wefti_measure_terms){.step_ms = counted[STEP_NS] * ms,
+                                   .compute_ms = counted[COMPUTE_NS] * ms,
+                                   .bubble_ms = counted[BUBBLE_NS] * ms,
+                                   .skew_ms = counted[SKEW_NS] * ms,
+                                   .idle_ms = counted[IDLE_NS] * ms};
+    for (int c = 0; c < WEFT_CLASS_COUNT; c++) {
+        const double *own = &counted[CLASSES_NS + 3 * c];
+        wefti_measure_class *of = &result->classes[c];
+        terms->exposed_ms += own[CLASS_EXPOSED] * ms;
+        of->transfer_ms = own[CLASS_XFER] * ms;
+        of->hidden_ms = own[CLASS_HIDDEN] * ms;
+        of->exposed_ms = own[CLASS_EXPOSED] * ms;
+        of->overlap_ratio = ratio(own[CLASS_HIDDEN], own[CLASS_XFER]);
+    }
+}
+
+static void compare_classes(const measurement *all,
+                            wefti_measure_result *result)
+{
+    for (int c = 0; c < WEFT_CLASS_COUNT; c++) {
+        wefti_measure_class *own = &result->classes[c];
+        const series *two = &all->series[all->of_class[c]];
+        own->there = all->there[c];
+        if (own->there) {
+            own->without = sum_up(two[0].step_ns);
+            own->serial = sum_up(two[1].step_ns);
+            own->hiding_ratio =
+                hiding_ratio(&result->times[WEFTI_MEASURE_OVERLAPPED],
+                             &own->without, &own->serial);
+        }
+    }
+}
+
+static void compare(const measurement *all, wefti_measure_result *result)
+{
+    series *ovl = &all->series[WEFTI_MEASURE_OVERLAPPED];
+    const bool any = ovl->counted[XFER_NS] > 0;
+    result->steps = STEPS;
+    for (int kind = 0; kind < WEFTI_MEASURE_KINDS; kind++) {
+        result->times[kind] = sum_up(all->series[kind].step_ns);
+    }
+    result->s_C =
+        ratio(wefti_numbers_median(ovl->compute_ns, STEPS),
+              wefti_numbers_median(
+                  all->series[WEFTI_MEASURE_COMPUTE].compute_ns, STEPS));
+    result->s_M = ratio(
+        wefti_numbers_median(ovl->xfer_ns, STEPS),
+        wefti_numbers_median(all->series[WEFTI_MEASURE_ALONE].xfer_ns, STEPS));
+    result->hiding_ratio =
+        hiding_ratio(&result->times[WEFTI_MEASURE_OVERLAPPED],
+                     &result->times[WEFTI_MEASURE_COMPUTE],
+                     &result->times[WEFTI_MEASURE_SERIAL]);
+    if (!any) {
+        result->s_M = result->hiding_ratio = (double)NAN;
+    }
+}
+
+static weft_status sum_counts(const measurement *all, weft_comm *comm,
+                              wefti_measure_result *result)
+{
+    double *counted = all->series[WEFTI_MEASURE_OVERLAPPED].counted;
+    weft_status status = weft_allreduce(
+        counted, counted, COUNTS, WEFT_DTYPE_F64, WEFT_REDOP_SUM, comm, NULL);
+    say_counts(counted, (double)STEPS * weft_comm_get_nranks(comm), result);
     return status;
 }
 
-static void compare(series kinds[WEFTI_MEASURE_KINDS],
-                    wefti_measure_result *result)
+/* As training begins, so that what is missing slows no arithmetic. */
+static weft_status run_all(wefti_replica *replica,
+                           const wefti_snapshot *snapshot,
+                           const measurement *all)
 {
-    series *ovl = &kinds[WEFTI_MEASURE_OVERLAPPED];
-    result->steps = STEPS;
-    for (int kind = 0; kind < WEFTI_MEASURE_KINDS; kind++) {
-        result->times[kind] = sum_up(kinds[kind].step_ns);
+    uint32_t before = wefti_numbers_flush_denormals();
+    size_t cuts = wefti_pause_set_cuts(replica->pause, 0);
+    weft_status status = wefti_experts_record(replica->pipe.experts);
+    if (status == WEFT_OK) {
+        status = run_rounds(replica, snapshot, all);
     }
-    double xfer = total(ovl->xfer_ns);
-    result->overlap_ratio = ratio(ovl->hidden_ns, xfer);
-    result->cpu_share = ratio(ovl->cpu_ns, total(ovl->compute_ns));
-    result->s_C = ratio(
-        wefti_numbers_median(ovl->compute_ns, STEPS),
-        wefti_numbers_median(kinds[WEFTI_MEASURE_COMPUTE].compute_ns, STEPS));
-    result->s_M = xfer > 0
-                      ? ratio(wefti_numbers_median(ovl->xfer_ns, STEPS),
-                              wefti_numbers_median(
-                                  kinds[WEFTI_MEASURE_ALONE].xfer_ns, STEPS))
-                      : (double)NAN;
-    result->hiding_ratio = xfer > 0 ? hiding_ratio(result->times) : (double)NAN;
+    (void)wefti_pause_set_cuts(replica->pause, cuts);
+    wefti_numbers_restore(before);
+    return status;
 }
 
 weft_status wefti_measure_run(wefti_replica *replica,
@@ -196,70 +349,27 @@ weft_status wefti_measure_run(wefti_replica *replica,
     if (!replica->config.ledger) {
         return wefti_error(WEFT_ERR_INVALID, "measuring needs a ledger");
     }
+    *result_out = (wefti_measure_result){0};
     weft_status status = wefti_replica_settle(replica);
     if (status != WEFT_OK) {
         return status;
     }
     wefti_snapshot snapshot;
+    measurement all;
     status = wefti_snapshot_init(&snapshot, replica);
     if (status != WEFT_OK) {
         return status;
     }
-    series *kinds = calloc(WEFTI_MEASURE_KINDS, sizeof(*kinds));
-    if (!kinds) {
-        status = wefti_error(WEFT_ERR_NO_MEMORY, "no memory to measure in");
-        goto err_snapshot;
-    }
-    uint32_t before = wefti_numbers_flush_denormals();
-    size_t cuts = wefti_pause_set_cuts(replica->pause, 0);
-    status = run_rounds(replica, &snapshot, kinds);
-    (void)wefti_pause_set_cuts(replica->pause, cuts);
-    wefti_numbers_restore(before);
+    status = plan(&all, replica);
     if (status == WEFT_OK) {
-        compare(kinds, result_out);
-        status = count_all(replica->config.comm,
-                           kinds[WEFTI_MEASURE_OVERLAPPED].counted, result_out);
+        status = run_all(replica, &snapshot, &all);
     }
-    free(kinds);
-
-err_snapshot:
+    if (status == WEFT_OK) {
+        compare(&all, result_out);
+        compare_classes(&all, result_out);
+        status = sum_counts(&all, replica->config.comm, result_out);
+    }
+    free(all.series);
     wefti_snapshot_fini(&snapshot);
     return status;
-}
-
-static void print_ratio(FILE *file, const char *name, double value)
-{
-    if (isnan(value)) {
-        fprintf(file, "  %s n/a", name);
-    } else {
-        fprintf(file, "  %s %.3f", name, value);
-    }
-}
-
-void wefti_measure_print(const wefti_measure_result *result, FILE *file)
-{
-    static const char *const names[WEFTI_MEASURE_KINDS] = {
-        "overlapped", "compute alone", "serial", "transfers alone"};
-    fprintf(file, "measured over %zu steps of each kind, slowest rank:\n",
-            result->steps);
-    for (int kind = 0; kind < WEFTI_MEASURE_KINDS; kind++) {
-        const wefti_measure_times *times = &result->times[kind];
-        fprintf(file, "  %-16s %9.3f ms  (%.3f to %.3f, spread %.3f)\n",
-                names[kind], times->median_ms, times->min_ms, times->max_ms,
-                times->spread_ms);
-    }
-    print_ratio(file, "O", result->overlap_ratio);
-    print_ratio(file, "H", result->hiding_ratio);
-    print_ratio(file, "s_C", result->s_C);
-    print_ratio(file, "s_M", result->s_M);
-    fprintf(file, "%s\n",
-            result->cpu_share < 0.9 ? "  (oversubscribed: proves nothing)"
-                                    : "");
-    fprintf(file, "  a step and rank:  %.0f wake-ups", result->wakeups);
-    if (!isnan(result->wakeups_per_mib)) {
-        fprintf(file, " (%.1f a MiB out and in)", result->wakeups_per_mib);
-    }
-    fprintf(file,
-            "  %.0f preemptions of compute  %.2f ms of progress threads\n",
-            result->preemptions, result->progress_ms);
 }

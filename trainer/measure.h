@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * trainer/measure.h - what overlap is worth: the same steps run in three ways
+ * trainer/measure.h - what overlap is worth: the same steps run in several ways
  * from the same state, and the transfers once by themselves.
  *
  *   ovl     as in training
@@ -8,12 +8,18 @@
  *   ser     every transfer done before compute goes on
  *   alone   the transfers of a step and no compute
  *
- *   O   = hidden / transferring, in ovl
+ *   O   = hidden / transferring, in ovl, of all ranks
  *   H   = 1 - (T_ovl - T_comp) / (T_ser - T_comp)
  *   s_C = compute in ovl / compute in comp
  *   s_M = transferring in ovl / transferring alone
  *
- * The kinds take turns, so that a machine that slows down slows them all.
+ * Where there are several classes of transfers, comp and ser are run for each
+ * by itself too, all others as in ovl: its H compares these.
+ *
+ * What "nothing" leaves: nodes compute on the values that are there, messages
+ * of a pipeline are an element of each chunk, and experts have as many rows as
+ * in the last step that exchanged any. The kinds take turns, so that a machine
+ * that slows down slows them all.
  */
 #ifndef TRAINER_MEASURE_H
 #define TRAINER_MEASURE_H
@@ -36,15 +42,31 @@ typedef struct wefti_measure_times {
     double spread_ms; /* median distance from the median */
 } wefti_measure_times;
 
+/* A step in ovl, in the mean over steps and ranks: the first is the sum of the
+ * others. */
+typedef struct wefti_measure_terms {
+    double step_ms, compute_ms, exposed_ms, bubble_ms, skew_ms, idle_ms;
+} wefti_measure_terms;
+
+/* NAN where a value does not apply. */
+typedef struct wefti_measure_class {
+    bool there; /* ranks have such transfers: else all else is zero */
+    double transfer_ms, hidden_ms, exposed_ms; /* a step and rank, in ovl */
+    double overlap_ratio, hiding_ratio;
+    wefti_measure_times without, serial;
+} wefti_measure_class;
+
 /* NAN where a value does not apply. */
 typedef struct wefti_measure_result {
     wefti_measure_times times[WEFTI_MEASURE_KINDS];
+    wefti_measure_terms terms;
+    wefti_measure_class classes[WEFT_CLASS_COUNT];
     size_t steps; /* measured, of each kind */
     double overlap_ratio;
     double hiding_ratio; /* NAN also where T_ser - T_comp is below 3 spreads */
-    double s_C;
+    double s_C;          /* this rank's, as s_M */
     double s_M;
-    double cpu_share; /* of this rank's compute in ovl */
+    double cpu_share; /* of compute in ovl, of all ranks */
     /* Of a step in ovl, in the mean over steps and ranks: what weft's threads
      * cost; wakeups_per_mib: of payload out and a MiB in. */
     double wakeups, wakeups_per_mib, preemptions, progress_ms;
@@ -59,6 +81,10 @@ typedef struct wefti_measure_result {
  */
 WEFT_NODISCARD weft_status wefti_measure_run(wefti_replica *replica,
                                              wefti_measure_result *result_out);
+
+/* What a class' H says, in a few words. */
+const char *wefti_measure_verdict(const wefti_measure_result *result,
+                                  weft_class class_id);
 
 /* A few lines for people. */
 void wefti_measure_print(const wefti_measure_result *result, FILE *file);

@@ -51,25 +51,6 @@ static weft_status check_experts(const wefti_run_state *state)
                : WEFT_OK;
 }
 
-/* It has steps that compute alone, which passes that exchange rows do not. */
-static weft_status check_measure(const wefti_config *config)
-{
-    const char *key =
-        config->parallel.tensor_model_parallel_size > 1
-            ? "tensor_model_parallel_size"
-        : wefti_pipe_schedule_wanted(config) ? "pipeline_model_parallel_size"
-        : config->parallel.context_parallel_size > 1 ? "context_parallel_size"
-        : config->parallel.expert_model_parallel_size > 1
-            ? "expert_model_parallel_size"
-            : NULL;
-    return key ? wefti_error(WEFT_ERR_UNSUPPORTED,
-                             "--measure: is not possible in this version with "
-                             "parallel.%s above 1; --metrics has exposed_ms "
-                             "and overlap_ratio of each step",
-                             key)
-               : WEFT_OK;
-}
-
 static weft_status open_config(wefti_run_state *state)
 {
     const wefti_options *options = state->how.options;
@@ -85,9 +66,6 @@ static weft_status open_config(wefti_run_state *state)
     }
     if (status == WEFT_OK) {
         status = wefti_config_check(&state->config, nranks);
-    }
-    if (status == WEFT_OK && options->measure) {
-        status = check_measure(&state->config);
     }
     return status == WEFT_OK ? check_experts(state) : status;
 }

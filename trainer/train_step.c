@@ -16,7 +16,9 @@
 static weft_comm *find_sharers(const wefti_replica *replica,
                                const wefti_tensor *tensor)
 {
-    return tensor->info.split != WEFTI_SPLIT_NONE ? replica->kv_sharers
+    const wefti_node_link *link = &replica->pipe.links[WEFTI_LINK_TENSOR];
+    return link->mode == WEFT_BUCKET_OFF            ? NULL
+           : tensor->info.split != WEFTI_SPLIT_NONE ? replica->kv_sharers
            : replica->plan.tensor.sequence
                ? replica->mesh.comms[WEFTI_MESH_TENSOR]
                : NULL;
@@ -65,15 +67,22 @@ static weft_status sum_shared(const wefti_replica *replica,
     return status;
 }
 
+/* Behind it this rank's share of a bucket's gradients is the sum of all. */
+static weft_status await_bucket(const wefti_replica *replica, size_t number,
+                                size_t bucket)
+{
+    weft_status status = wefti_pipe_reduced(&replica->pipe, number, bucket);
+    return status == WEFT_OK && replica->plan.tensor.parts > 1
+               ? sum_shared(replica, &replica->groups[number], bucket)
+               : status;
+}
+
 /* Squares of this rank's shares, in the order in which they arrive. */
 static weft_status square_shares(wefti_replica *replica, size_t number)
 {
     const wefti_parameter_group *group = &replica->groups[number];
     for (size_t i = group->plan->bucket_count; i > 0; i--) {
-        weft_status status = wefti_pipe_reduced(&replica->pipe, number, i - 1);
-        if (status == WEFT_OK && replica->plan.tensor.parts > 1) {
-            status = sum_shared(replica, group, i - 1);
-        }
+        weft_status status = await_bucket(replica, number, i - 1);
         if (status != WEFT_OK) {
             return status;
         }
@@ -206,6 +215,20 @@ static weft_status check_sums(const wefti_replica *replica,
                : WEFT_OK;
 }
 
+static const wefti_pipe_modes as_ever = {{WEFT_BUCKET_OVERLAPPED},
+                                         WEFT_BUCKET_OVERLAPPED};
+
+/* Whether nothing is left out. */
+static bool is_whole(const wefti_train_step_modes *modes)
+{
+    bool whole =
+        modes->reduce != WEFT_BUCKET_OFF && modes->pipe.line != WEFT_BUCKET_OFF;
+    for (size_t i = 0; i < WEFTI_LINKS; i++) {
+        whole = whole && modes->pipe.links[i] != WEFT_BUCKET_OFF;
+    }
+    return whole;
+}
+
 /* All of a step that is queued. */
 static weft_status queue_step(wefti_replica *replica,
                               wefti_train_step_modes modes,
@@ -237,11 +260,13 @@ weft_status wefti_train_step_run(wefti_replica *replica,
     result_out->diverged = false;
     result_out->rate =
         wefti_optimizer_rate(&config->optimizer, replica->step + 1);
+    wefti_pipe_links_set(replica, &modes.pipe, !is_whole(&modes));
     weft_status status = queue_step(replica, modes, times);
+    wefti_pipe_links_set(replica, &as_ever, false);
     if (status == WEFT_OK) {
         status = read_sums(replica, result_out);
     }
-    if (status == WEFT_OK && modes.reduce != WEFT_BUCKET_OFF) {
+    if (status == WEFT_OK && is_whole(&modes)) {
         status = check_sums(replica, result_out);
     }
     if (status == WEFT_OK) {
@@ -254,12 +279,26 @@ weft_status wefti_train_step_run(wefti_replica *replica,
     return status;
 }
 
+/* Everything but the gathering of parameters, and no compute. */
+static weft_status transfer_list(wefti_replica *replica)
+{
+    wefti_pipe_links_set(replica, &as_ever, true);
+    weft_status status = wefti_pipe_train(replica, WEFT_BUCKET_OVERLAPPED);
+    for (size_t g = 0; g < replica->plan.group_count; g++) {
+        for (size_t i = replica->groups[g].plan->bucket_count;
+             i > 0 && status == WEFT_OK; i--) {
+            status = await_bucket(replica, g, i - 1);
+        }
+    }
+    return status == WEFT_OK ? wefti_step_sums_collect(&replica->sums) : status;
+}
+
 weft_status wefti_train_step_transfer(wefti_replica *replica)
 {
-    weft_status status = wefti_pipe_reduce_alone(replica);
-    if (status == WEFT_OK) {
-        status = wefti_step_sums_collect(&replica->sums);
-    }
+    replica->pipe.workspace.idle = true;
+    weft_status status = transfer_list(replica);
+    replica->pipe.workspace.idle = false;
+    wefti_pipe_links_set(replica, &as_ever, false);
     if (status == WEFT_OK) {
         status = wefti_replica_gather(replica, WEFT_BUCKET_OVERLAPPED);
     }

@@ -14,12 +14,14 @@
 #ifndef TRAINER_TRAIN_STEP_H
 #define TRAINER_TRAIN_STEP_H
 
+#include "trainer/pipe/pipe_links.h"
 #include "trainer/replica.h"
 
-/* How the step's two kinds of transfer run. */
+/* How the step's transfers run. */
 typedef struct wefti_train_step_modes {
     weft_bucket_mode reduce;
     weft_bucket_mode gather;
+    wefti_pipe_modes pipe; /* of what is exchanged inside of it */
 } wefti_train_step_modes;
 
 typedef struct wefti_train_step_result {
@@ -38,8 +40,8 @@ typedef struct wefti_train_step_result {
  * times       of this rank in the step before, to be sent to the others
  *
  * All of the step is queued, its update too, before the host waits for loss and
- * norm. Where these are all ranks' (reduce is not OFF), one that is not finite
- * ends the run, on all ranks alike.
+ * norm. Where these are of what was trained (nothing is OFF), one that is not
+ * finite ends the run, on all ranks alike.
  *
  * Returns     OK | ERR_INVALID with result_out filled and diverged set | the
  *             communicator's fault: the replica is then of no use.
@@ -54,8 +56,9 @@ wefti_train_step_diverged(const wefti_replica *replica, uint64_t step,
                           const char *what, double value);
 
 /*
- * wefti_train_step_transfer - only the transfers of a step, all ready at once:
- * what they cost alone. Gradients and parameters are undefined afterwards.
+ * wefti_train_step_transfer - only the transfers of a step, each as soon as
+ * those it needs are there: what they cost alone. Gradients and parameters are
+ * undefined afterwards.
  */
 WEFT_NODISCARD weft_status wefti_train_step_transfer(wefti_replica *replica);
 

@@ -171,7 +171,7 @@ static bool has_planned_peaks(const wefti_replica *replica)
         .rows = wefti_pipe_rows(replica, own->micro_batch *
                                              wefti_replica_length(replica)),
         .row_elems = own->shape.hidden,
-        .dtype = WEFTI_REAL_DTYPE};
+        .dtype = wefti_model_dtype(&own->shape)};
     weft_pipeline_peaks planned = {.size_bytes = sizeof(planned)},
                         held = {.size_bytes = sizeof(held)};
     scratch_require(weft_pipeline_predict(&config, pipe->rank, &planned) ==

@@ -195,6 +195,21 @@ static void test_config_context_divides_tokens_and_heads(void **state)
                  "context_parallel_size 6; nearest that work: 3 or 6");
     check_layout(CONTEXT(4, "ring, ulysses_size: 2"), 4,
                  "does not go with context_parallel: ring, where no ranks");
+    check_layout(CONTEXT(2, "ulysses, context_layout: zigzag"), 2,
+                 "parallel.context_layout: zigzag is of a ring");
+    check_layout(CONTEXT(1, "ulysses"), 2,
+                 "parallel.context_parallel: ulysses needs ranks that share "
+                 "each sequence");
+    check_layout(CONTEXT(1, "ring, context_layout: stripe"), 2,
+                 "parallel.context_layout: stripe needs ranks that share");
+    check_layout(CONTEXT(1, "ring, ulysses_size: 2"), 2,
+                 "parallel.ulysses_size: 2 needs ranks that share");
+    check_layout("model: {shared_experts: 1}", 1,
+                 "model.shared_experts: 1 needs experts");
+    check_layout("moe: {balance_every: 1}", 1,
+                 "moe.balance_every: 1 needs experts");
+    check_layout("model: {experts: 4}\nmoe: {room: 2}", 2,
+                 "moe.room: 2 is of rows from other ranks");
     check_layout(CONTEXT(2, "ring}\ntrain: {deterministic: true"), 2,
                  "train.deterministic: true does not hold where ranks share "
                  "sequences");

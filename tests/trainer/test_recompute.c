@@ -42,7 +42,7 @@ static int close_scratch(void **state)
 
 typedef struct layout {
     int nranks;
-    const char *settings[3];
+    const char *settings[6];
 } layout;
 
 #define PIPE           "parallel.pipeline_model_parallel_size=2"
@@ -56,7 +56,7 @@ static job_result run(const layout *cut, const char *memory)
                              "train.micro_batch_size=8",
                              "train.global_batch_size=64", "train.steps=2",
                              "train.validate_every=2", memory}};
-    for (size_t i = 0; i < 3; i++) {
+    for (size_t i = 0; i < 6; i++) {
         what.settings[7 + i] = cut->settings[i];
     }
     job_result result = job_run(&own, &what);
@@ -106,6 +106,47 @@ static void test_recompute_has_the_bits_of_what_is_kept(void **state)
         }
     }
     job_result_fini(&wanted);
+}
+
+/* What ranks exchange inside of a block they exchange again. */
+static void test_recompute_beside_exchanges_has_the_same_bits(void **state)
+{
+    (void)state;
+    static const layout layouts[] = {
+        {2, {"model.seq_length=8", "parallel.tensor_model_parallel_size=2"}},
+        {4,
+         {"model.seq_length=8", PIPE, SCHEDULE(dualpipev),
+          "parallel.virtual_pipeline_model_parallel_size=2",
+          "parallel.tensor_model_parallel_size=2",
+          "parallel.sequence_parallel=true"}},
+        {4,
+         {"model.seq_length=8", PIPE, SCHEDULE(zb_h1), "model.dtype=bf16",
+          "parallel.tensor_model_parallel_size=2",
+          "parallel.sequence_parallel=true"}},
+        {2, {"model.seq_length=8", "parallel.context_parallel_size=2"}},
+        {2,
+         {"model.seq_length=8", "parallel.context_parallel_size=2",
+          "parallel.context_parallel=ulysses"}},
+        {1, {"model.seq_length=8", "model.experts=4"}},
+        {2,
+         {"model.seq_length=8", "model.experts=4", "model.shared_experts=1",
+          "parallel.expert_model_parallel_size=2"}},
+        {4,
+         {"model.seq_length=8", "model.experts=4", PIPE, SCHEDULE(zbv),
+          "parallel.expert_model_parallel_size=2"}}};
+    static const char *const levels[] = {"memory.recompute=full",
+                                         "memory.recompute=selective",
+                                         "memory.recompute=norms"};
+    for (size_t i = 0; i < sizeof(layouts) / sizeof(layouts[0]); i++) {
+        job_result wanted = run(&layouts[i], "memory.recompute=none");
+        for (size_t k = 0; k < 3; k++) {
+            job_result got = run(&layouts[i], levels[k]);
+            check_same(&wanted, &got);
+            assert_true(got.peaks_as_planned);
+            job_result_fini(&got);
+        }
+        job_result_fini(&wanted);
+    }
 }
 
 /* ---- programs -------------------------------------------------------------
@@ -276,6 +317,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_recompute_has_the_bits_of_what_is_kept),
+        cmocka_unit_test(test_recompute_beside_exchanges_has_the_same_bits),
         cmocka_unit_test(test_program_only_what_can_is_made_again),
         cmocka_unit_test(test_program_what_others_write_is_kept),
         cmocka_unit_test(test_program_transfers_run_again_whole),

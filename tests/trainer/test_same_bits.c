@@ -94,6 +94,40 @@ static void test_measure_restores_the_state(void **state)
     job_result_fini(&got);
 }
 
+/* Passes that exchange nothing, or wait for all of it, leave no trace; nor do
+ * those of another kind than the last. */
+static void test_measure_of_all_classes_restores_the_state(void **state)
+{
+    static const char *const layouts[][4] = {
+        {"parallel.tensor_model_parallel_size=2",
+         "parallel.sequence_parallel=true",
+         "parallel.pipeline_model_parallel_size=2", "parallel.schedule=zbv"},
+        {"parallel.context_parallel_size=4", "parallel.ulysses_size=2",
+         "parallel.context_parallel=ring+ulysses"},
+        {"parallel.expert_model_parallel_size=2", "model.experts=4",
+         "parallel.pipeline_model_parallel_size=2", "moe.balance_every=1"}};
+    (void)state;
+    for (size_t i = 0; i < sizeof(layouts) / sizeof(layouts[0]); i++) {
+        job what = {.nranks = 4,
+                    .settings = {"train.steps=2", "model.layers=4",
+                                 "model.seq_length=16",
+                                 "train.micro_batch_size=1",
+                                 "train.global_batch_size=8"},
+                    .generate = "t"};
+        for (size_t k = 0; k < 4; k++) {
+            what.settings[5 + k] = layouts[i][k];
+        }
+        job_result wanted = job_run_well(&own, &what);
+        what.measure = true;
+        job_result got = job_run_well(&own, &what);
+        job_assert_same_bits(&wanted, &got);
+        assert_string_equal(wanted.printed, got.printed);
+        assert_true(got.s_C > 0 && got.s_M > 0);
+        job_result_fini(&wanted);
+        job_result_fini(&got);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -102,6 +136,7 @@ int main(void)
         cmocka_unit_test(test_twice_gives_the_same_bits),
         cmocka_unit_test(test_without_overlap_gives_the_same_bits),
         cmocka_unit_test(test_measure_restores_the_state),
+        cmocka_unit_test(test_measure_of_all_classes_restores_the_state),
     };
     return cmocka_run_group_tests(tests, open_scratch, close_scratch);
 }

@@ -16,6 +16,11 @@ static bool is_kind(const wefti_config *config, const char *kind)
     return strcmp(config->parallel.context_parallel, kind) == 0;
 }
 
+static bool has_layout(const wefti_config *config, const char *layout)
+{
+    return strcmp(config->parallel.context_layout, layout) == 0;
+}
+
 int64_t wefti_config_ulysses(const wefti_config *config)
 {
     return is_kind(config, "ulysses") ? config->parallel.context_parallel_size
@@ -128,12 +133,38 @@ static weft_status check_ranks(const wefti_config *config, int nranks)
         wefti_config_sizes(nranks, parts, pipeline, text, sizeof(text)));
 }
 
+/* What only ranks that share a sequence would read. */
+static weft_status check_alone(const wefti_config *config)
+{
+    const char *key = !is_kind(config, "ring")            ? "context_parallel"
+                      : !has_layout(config, "contiguous") ? "context_layout"
+                      : config->parallel.ulysses_size > 1 ? "ulysses_size"
+                                                          : NULL;
+    return key ? refuse_key(config, "parallel", key,
+                            "needs ranks that share each sequence: set "
+                            "parallel.context_parallel_size above 1")
+               : WEFT_OK;
+}
+
+/* Heads that are exchanged for tokens see them in their order. */
+static weft_status check_layout(const wefti_config *config)
+{
+    return is_kind(config, "ulysses") && !has_layout(config, "contiguous")
+               ? refuse_key(config, "parallel", "context_layout",
+                            "is of a ring, and context_parallel: ulysses has "
+                            "none; allowed is contiguous")
+               : WEFT_OK;
+}
+
 weft_status wefti_config_check_context(const wefti_config *config, int nranks)
 {
     if (config->parallel.context_parallel_size == 1) {
-        return WEFT_OK;
+        return check_alone(config);
     }
     weft_status status = check_ranks(config, nranks);
+    if (status == WEFT_OK) {
+        status = check_layout(config);
+    }
     if (status == WEFT_OK) {
         status = check_ulysses(config);
     }

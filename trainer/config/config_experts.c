@@ -153,14 +153,38 @@ static weft_status check_dense(const wefti_config *config)
                : check_dispatch(config);
 }
 
+/* What only experts would read, or only those of other ranks. */
+static weft_status check_unread(const wefti_config *config)
+{
+    const bool dense = config->model.experts == 0;
+    if (dense && config->model.shared_experts > 0) {
+        return refuse_key(config, "model", "shared_experts",
+                          "needs experts: set model.experts above 0");
+    }
+    if (dense && config->moe.balance_every > 0) {
+        return refuse_key(config, "moe", "balance_every",
+                          "needs experts: set model.experts above 0");
+    }
+    return config->moe.room > 0 &&
+                   (dense || config->parallel.expert_model_parallel_size == 1)
+               ? refuse_key(config, "moe", "room",
+                            "is of rows from other ranks: set "
+                            "parallel.expert_model_parallel_size above 1")
+               : WEFT_OK;
+}
+
 weft_status wefti_config_check_experts(const wefti_config *config, int nranks)
 {
     const wefti_mesh sizes = wefti_config_mesh(config, nranks);
     wefti_mesh mesh;
     if (config->model.experts == 0) {
-        return check_dense(config);
+        weft_status status = check_unread(config);
+        return status == WEFT_OK ? check_dense(config) : status;
     }
-    weft_status status = check_choice(config);
+    weft_status status = check_unread(config);
+    if (status == WEFT_OK) {
+        status = check_choice(config);
+    }
     if (status == WEFT_OK) {
         status = check_dispatch(config);
     }

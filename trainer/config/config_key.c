@@ -197,8 +197,7 @@ const wefti_config_key wefti_config_keys[] = {
      .about = "multiprocessors of a GPU that communication may keep; 0: all"},
 
     {WORD(memory, recompute, recomputes, "none"),
-     .about = "what is computed again instead of kept; not yet where ranks "
-              "share layers or sequences, nor with experts"},
+     .about = "what is computed again instead of kept"},
     {WORD(memory, ema, emas, "none"),
      .about = "moving average of the weights, in host memory"},
     {REAL(memory, ema_decay, 0, 1, "0.999"),

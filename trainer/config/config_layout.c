@@ -287,24 +287,6 @@ static weft_status check_device(const wefti_config *config)
                : WEFT_OK;
 }
 
-/* What ranks exchange within a block cannot be made again by one of them. */
-static weft_status check_recompute(const wefti_config *config)
-{
-    const char *axis = config->parallel.tensor_model_parallel_size > 1
-                           ? "parallel.tensor_model_parallel_size above 1"
-                       : config->parallel.context_parallel_size > 1
-                           ? "parallel.context_parallel_size above 1"
-                       : config->model.experts > 0 ? "model.experts above 0"
-                                                   : NULL;
-    return axis && strcmp(config->memory.recompute, "none") != 0
-               ? wefti_config_refuse(config, WEFT_ERR_UNSUPPORTED, "memory",
-                                     "recompute",
-                                     "is not possible in this version with %s; "
-                                     "allowed is none",
-                                     axis)
-               : WEFT_OK;
-}
-
 /* What attention sees follows from the tokens. */
 static weft_status check_documents(const wefti_config *config)
 {
@@ -327,10 +309,6 @@ static weft_status check_documents(const wefti_config *config)
 /* Averages and moments in the host's memory. */
 static weft_status check_memory(const wefti_config *config)
 {
-    weft_status status = check_recompute(config);
-    if (status != WEFT_OK) {
-        return status;
-    }
     if (strcmp(config->memory.offload, "none") != 0 &&
         strcmp(config->train.device, "host") == 0) {
         return refuse_key(config, "memory", "offload",

@@ -13,6 +13,8 @@
  * Source: Liu, Zaharia, Abbeel 2023 (ring attention, arXiv 2310.01889).
  */
 #include "trainer/model/attend.h"
+
+#include "overlap/ring.h"
 #include "trainer/model/context_link.h"
 #include "trainer/program/node_comm.h"
 #include "trainer/program/node_math.h"
@@ -28,8 +30,12 @@ static weft_status begin(const wefti_node_args *args, key_round *round,
                          weft_ring *ring, void *own)
 {
     *round = (key_round){.ring = ring, .own = own};
-    return args->pass->links ? weft_ring_post(ring, own, args->pass->compute)
-                             : WEFT_OK;
+    if (!wefti_node_exchanges(args->pass, WEFTI_LINK_CONTEXT)) {
+        return WEFT_OK;
+    }
+    wefti_ring_set_blocking(ring, args->pass->links[WEFTI_LINK_CONTEXT].mode ==
+                                      WEFT_BUCKET_BLOCKING);
+    return weft_ring_post(ring, own, args->pass->compute);
 }
 
 /* The next block; NULL: the round is over. */
@@ -40,7 +46,7 @@ static weft_status next(const wefti_node_args *args, key_round *round,
     const wefti_context *context = &shape->context;
     const size_t places = wefti_context_ring(context);
     const size_t order = round->order++;
-    if (!args->pass->links) {
+    if (!wefti_node_exchanges(args->pass, WEFTI_LINK_CONTEXT)) {
         *block_out = order < places ? round->own : NULL;
         *owner_out =
             (int)((context->part / wefti_context_ulysses(context) + order) %
@@ -82,7 +88,7 @@ static weft_status attend_round(const wefti_node_args *args,
             return status;
         }
         const wefti_node_seen seen = see(args, heads, owner);
-        if (seen.block.queries > 0) {
+        if (seen.block.queries > 0 && !args->pass->idle) {
             status = wefti_node_block_forward(
                 args, heads, &seen, v[WEFTI_ATTEND_OUT], v[WEFTI_ATTEND_LSE],
                 v[WEFTI_ATTEND_QKV], keys, merge);
@@ -97,7 +103,9 @@ static weft_status forward(const wefti_node_args *args)
     const wefti_node_heads heads = wefti_attend_heads(args->node->context);
     real *qkv = args->values[WEFTI_ATTEND_QKV];
     weft_status status =
-        wefti_node_pack_keys(args, &heads, args->pass->link->own, qkv, false);
+        args->pass->idle ? WEFT_OK
+                         : wefti_node_pack_keys(
+                               args, &heads, args->pass->link->own, qkv, false);
     return status == WEFT_OK ? attend_round(args, &heads) : status;
 }
 
@@ -128,7 +136,7 @@ static weft_status slope_rounds(const wefti_node_args *args,
         }
         const wefti_node_seen seen = see(args, heads, owner);
         slopes.dkeys = sums;
-        if (seen.block.queries > 0) {
+        if (seen.block.queries > 0 && !args->pass->idle) {
             status = wefti_node_block_backward(args, heads, &seen, &slopes,
                                                v[WEFTI_ATTEND_QKV], keys);
         }
@@ -143,6 +151,9 @@ static weft_status inputs(const wefti_node_args *args)
     const wefti_context_link *link = args->pass->link;
     void *const *v = args->values;
     real *sum = v[WEFTI_ATTEND_DQKV_SUM];
+    if (args->pass->idle) {
+        return slope_rounds(args, &heads);
+    }
     weft_status status =
         wefti_node_delta(args, &heads, v[WEFTI_ATTEND_DELTA],
                          v[WEFTI_ATTEND_OUT], v[WEFTI_ATTEND_DOUT]);

@@ -92,6 +92,10 @@ static weft_status exchange(const wefti_node_args *args, const cut_row *of,
                         .dtype = wefti_model_dtype(args->node->context),
                         .class_id = WEFT_CLASS_CP,
                         .label = args->node->label};
+    if (args->pass->links &&
+        !wefti_node_exchanges(args->pass, WEFTI_LINK_CONTEXT)) {
+        return WEFT_OK; /* compute alone: no copy in its place */
+    }
     if (!args->pass->links) {
         return wefti_node_copy(args, received, sent, of->members * op.count);
     }
@@ -108,6 +112,9 @@ static weft_status spread(const wefti_node_args *args, const cut_row *of,
 {
     void *sent = args->values[SENT], *received = args->values[RECEIVED];
     const bool joins = args->rows > args->pass->batch->length;
+    if (args->pass->idle) {
+        return exchange(args, of, sent, received);
+    }
     weft_status status = cut(args, of, rows, sent, false);
     if (status == WEFT_OK) {
         status = exchange(args, of, sent, joins ? received : place);
@@ -121,6 +128,9 @@ static weft_status collect(const wefti_node_args *args, const cut_row *of,
 {
     void *sent = args->values[SENT], *received = args->values[RECEIVED];
     const bool joins = args->rows > args->pass->batch->length;
+    if (args->pass->idle) {
+        return exchange(args, of, sent, received);
+    }
     weft_status status = joins ? join(args, of, sent, place, true) : WEFT_OK;
     if (status == WEFT_OK) {
         status = exchange(args, of, joins ? sent : place, received);

@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "trainer/model/storage.h"
 #include "weft/moe.h"
 
 #include <stdlib.h>
@@ -15,6 +16,7 @@
 typedef struct turn {
     weft_moe_batch batch;
     weft_event *done; /* of its last exchange */
+    real *chosen;     /* ids of its last dispatch; NULL: nobody asks */
 } turn;
 
 struct wefti_experts {
@@ -24,6 +26,7 @@ struct wefti_experts {
     weft_event *computed; /* what the next of them needs */
     turn *turns;          /* [layers of the plan's parts][slots] */
     size_t turn_count;
+    bool blocking, replays;
 };
 
 size_t wefti_experts_room(const wefti_parameters *plan, size_t tokens)
@@ -197,11 +200,59 @@ void wefti_experts_destroy(wefti_experts *experts)
     weft_moe_destroy(experts->moe);
     for (size_t i = 0; i < experts->turn_count; i++) {
         weft_event_destroy(experts->turns[i].done);
+        wefti_storage_free_on(experts->config.device, experts->turns[i].chosen);
     }
     weft_event_destroy(experts->computed);
     weft_stream_destroy(experts->stream);
     free(experts->turns);
     free(experts);
+}
+
+/* ---- who is chosen, again -------------------------------------------------
+ */
+
+static size_t count_chosen(const wefti_experts *experts, size_t tokens)
+{
+    return tokens * experts->config.plan->shape.experts_per_token;
+}
+
+weft_status wefti_experts_record(wefti_experts *experts)
+{
+    weft_status status = WEFT_OK;
+    for (size_t i = 0; experts && i < experts->turn_count && status == WEFT_OK;
+         i++) {
+        turn *own = &experts->turns[i];
+        if (!own->chosen) {
+            status = wefti_storage_alloc_on(
+                experts->config.device, experts->config.compute,
+                count_chosen(experts, experts->config.tokens), &own->chosen);
+        }
+    }
+    return status;
+}
+
+void wefti_experts_set(wefti_experts *experts, bool blocking, bool replays)
+{
+    if (experts) {
+        experts->blocking = blocking;
+        experts->replays = replays;
+    }
+}
+
+/* What is dispatched by: as chosen now, or then. */
+static weft_status choose(const wefti_experts *experts, const turn *own,
+                          size_t tokens, const int32_t **expert)
+{
+    if (!own->chosen) {
+        return WEFT_OK;
+    }
+    if (experts->replays) {
+        *expert = (const int32_t *)own->chosen;
+        return WEFT_OK;
+    }
+    return weft_device_copy(experts->config.device, own->chosen, *expert,
+                            count_chosen(experts, tokens) * sizeof(int32_t),
+                            experts->config.compute);
 }
 
 /* ---- exchanges ------------------------------------------------------------
@@ -236,7 +287,7 @@ static weft_status end(wefti_experts *experts, turn *own, weft_status status)
     if (status == WEFT_OK) {
         status = weft_event_post(own->done, experts->stream);
     }
-    if (status != WEFT_OK || experts->config.overlaps) {
+    if (status != WEFT_OK || (experts->config.overlaps && !experts->blocking)) {
         return status;
     }
     return experts->config.compute
@@ -251,7 +302,10 @@ weft_status wefti_experts_dispatch(wefti_experts *experts,
 {
     turn *own = find(experts, turn_of);
     weft_moe_batch_fini(experts->moe, &own->batch);
-    weft_status status = begin(experts);
+    weft_status status = choose(experts, own, tokens, &expert);
+    if (status == WEFT_OK) {
+        status = begin(experts);
+    }
     return end(experts, own,
                status == WEFT_OK
                    ? weft_moe_dispatch(experts->moe, x, expert,

@@ -69,6 +69,16 @@ WEFT_NODISCARD weft_status wefti_experts_create(
 void wefti_experts_destroy(wefti_experts *experts); /* NULL is legal */
 
 /*
+ * wefti_experts_record - from now on each turn remembers which experts its last
+ * dispatch was for. NULL is legal. Returns OK | ERR_NO_MEMORY.
+ *
+ * wefti_experts_set - between steps. blocking: as if it did not overlap.
+ * replays: who dispatches again goes by that memory, as values mean nothing.
+ */
+WEFT_NODISCARD weft_status wefti_experts_record(wefti_experts *experts);
+void wefti_experts_set(wefti_experts *experts, bool blocking, bool replays);
+
+/*
  * Each begins an exchange; all it names is borrowed until it has been awaited.
  *
  * x dx out dout   [tokens][hidden]

@@ -41,7 +41,7 @@ static weft_status return_here(const wefti_node_args *args)
 static weft_status dispatch(const wefti_node_args *args)
 {
     void *const *v = args->values;
-    return args->pass->links
+    return wefti_node_exchanges(args->pass, WEFTI_LINK_EXPERTS)
                ? wefti_experts_dispatch(
                      args->pass->experts, wefti_expert_turn_of(args), v[X],
                      (const int32_t *)v[TO], v[BY], args->rows)
@@ -50,7 +50,7 @@ static weft_status dispatch(const wefti_node_args *args)
 
 static weft_status return_rows(const wefti_node_args *args)
 {
-    return args->pass->links
+    return wefti_node_exchanges(args->pass, WEFTI_LINK_EXPERTS)
                ? wefti_experts_dispatch_gradient(
                      args->pass->experts, wefti_expert_turn_of(args),
                      args->values[DROWS], args->values[DX])
@@ -59,7 +59,7 @@ static weft_status return_rows(const wefti_node_args *args)
 
 static weft_status await(const wefti_node_args *args)
 {
-    return args->pass->links
+    return wefti_node_exchanges(args->pass, WEFTI_LINK_EXPERTS)
                ? wefti_experts_await(args->pass->experts,
                                      wefti_expert_turn_of(args), args->waits)
                : WEFT_OK;
@@ -137,7 +137,7 @@ static weft_status part_here(const wefti_node_args *args)
 static weft_status combine(const wefti_node_args *args)
 {
     void *const *v = args->values;
-    return args->pass->links
+    return wefti_node_exchanges(args->pass, WEFTI_LINK_EXPERTS)
                ? wefti_experts_combine(args->pass->experts,
                                        wefti_expert_turn_of(args), v[Y], v[OUT])
                : WEFT_OK;
@@ -146,7 +146,7 @@ static weft_status combine(const wefti_node_args *args)
 static weft_status part(const wefti_node_args *args)
 {
     void *const *v = args->values;
-    return args->pass->links
+    return wefti_node_exchanges(args->pass, WEFTI_LINK_EXPERTS)
                ? wefti_experts_combine_gradient(args->pass->experts,
                                                 wefti_expert_turn_of(args),
                                                 v[DOUT], v[Y], v[DY], v[DWITH])

@@ -74,6 +74,7 @@ wefti_map_input wefti_append_entry(wefti_builder *builder,
     const wefti_exchange_values values = {normed, d_normed, input.x, input.dx};
     size_t operation = wefti_append_post(program, "enter", what, &values);
     wefti_program_begin_block(program, builder->block->name, builder->layer);
+    wefti_program_go_within(program);
     wefti_append_await(program, "enter", what, &values, operation);
     return input;
 }

@@ -123,6 +123,7 @@ static wefti_program_pass begin(const wefti_stage *stage,
                                .output = how->output,
                                .links = space->links,
                                .flights = stage->flights,
+                               .idle = space->idle,
                                .again_ns =
                                    space->compute ? NULL : &space->again_ns};
     for (size_t i = 0; i < WEFTI_TENSOR_GROUPS_MOST; i++) {
@@ -206,7 +207,9 @@ static weft_status share_summaries(const wefti_stage *stage,
                         logits->rows, WEFTI_CROSS_ENTROPY_SUMMARY);
     *parts_out = wefti_math_rows(all, WEFTI_REAL_DTYPE, tensor->parts, elems);
     weft_status status =
-        wefti_stream_softmax_part(run->compute, &own, logits, targets);
+        run->idle
+            ? WEFT_OK
+            : wefti_stream_softmax_part(run->compute, &own, logits, targets);
     return status == WEFT_OK
                ? wefti_node_gather(run, WEFTI_LINK_TENSOR, all, elems)
                : status;
@@ -229,13 +232,15 @@ weft_status wefti_stage_measure(wefti_stage *stage,
         wefti_math_flat((int32_t *)batch->targets, WEFT_DTYPE_I32, tokens);
     const wefti_math_tensor *dlogits = trains ? &logits : NULL;
     if (stage->config.plan->tensor.parts < 2) {
-        return wefti_stream_cross_entropy(run.compute, &losses, dlogits,
-                                          &logits, &targets, scale);
+        return run.idle
+                   ? WEFT_OK
+                   : wefti_stream_cross_entropy(run.compute, &losses, dlogits,
+                                                &logits, &targets, scale);
     }
     wefti_math_tensor parts;
     weft_status status =
         share_summaries(stage, &run, &logits, &targets, &parts);
-    return status == WEFT_OK
+    return status == WEFT_OK && !run.idle
                ? wefti_stream_cross_entropy_part(run.compute, &losses, dlogits,
                                                  &logits, &targets, &parts,
                                                  scale)

@@ -26,6 +26,7 @@ typedef struct wefti_workspace {
     /* [parts][tokens] of cross_entropy.h; NULL: the vocabulary is not shared */
     real *summaries;
     const wefti_node_link *links; /* [WEFTI_LINKS] borrowed; NULL: none */
+    bool idle;                    /* as in wefti_program_pass */
     int64_t again_ns;        /* of the host, in nodes that have run again */
     wefti_weave_step *woven; /* room for any pair of the stages */
     size_t woven_room;

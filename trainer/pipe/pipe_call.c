@@ -70,7 +70,9 @@ static weft_status finish(void *context, size_t tensor)
         return WEFT_OK;
     }
     weft_status status =
-        wefti_gradient_add(sum, own->bucket, act->own->weighed);
+        replica->pipe.workspace.idle
+            ? WEFT_OK
+            : wefti_gradient_add(sum, own->bucket, act->own->weighed);
     return status == WEFT_OK && act->own->weighed + 1 == sum->count
                ? wefti_pipe_reduce_final(replica, act->own->part,
                                          own->info.group, own->bucket)
@@ -250,8 +252,8 @@ static weft_status send_batch(wefti_replica *replica)
 {
     const wefti_pipe_batch *batch = &replica->pipe.batch;
     const size_t count = wefti_replica_count_micro(replica);
-    if (batch->count < count) {
-        return WEFT_OK; /* what is here needs none */
+    if (batch->count < count || replica->pipe.workspace.idle) {
+        return WEFT_OK; /* what is here needs none, or nothing is read */
     }
     wefti_replica_work_begin(replica, "batch");
     uint64_t first = wefti_replica_first_micro(replica, replica->copy);

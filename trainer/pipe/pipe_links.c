@@ -4,6 +4,8 @@
  */
 #include "trainer/pipe/pipe_links.h"
 
+#include "overlap/pipeline_mode.h"
+#include "trainer/model/expert_exchange.h"
 #include "trainer/replica.h"
 
 /* Which of the mesh's each is. */
@@ -51,6 +53,19 @@ weft_status wefti_pipe_links_open(wefti_replica *replica,
         }
     }
     return status;
+}
+
+void wefti_pipe_links_set(wefti_replica *replica, const wefti_pipe_modes *modes,
+                          bool replays)
+{
+    wefti_pipe *pipe = &replica->pipe;
+    for (size_t i = 0; i < WEFTI_LINKS; i++) {
+        pipe->links[i].mode = modes->links[i];
+    }
+    wefti_experts_set(pipe->experts,
+                      modes->links[WEFTI_LINK_EXPERTS] == WEFT_BUCKET_BLOCKING,
+                      replays);
+    wefti_pipeline_set_mode(pipe->pipeline, modes->line);
 }
 
 void wefti_pipe_links_close(wefti_node_link *links)

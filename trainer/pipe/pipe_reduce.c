@@ -207,23 +207,6 @@ weft_status wefti_pipe_reduced(const wefti_pipe *pipe, size_t group,
     return weft_bucket_wait(reduce->set, bucket - reduce->run.first);
 }
 
-weft_status wefti_pipe_reduce_alone(wefti_replica *replica)
-{
-    wefti_pipe *pipe = &replica->pipe;
-    weft_status status = WEFT_OK;
-    pipe->mode = WEFT_BUCKET_OVERLAPPED;
-    wefti_pipe_reduce_begin(pipe);
-    for (size_t i = 0; i < pipe->reduce_count && status == WEFT_OK; i++) {
-        wefti_pipe_reduce *reduce = &pipe->reduces[i];
-        status = start_rest(replica, reduce);
-        for (size_t b = reduce->run.end;
-             b > reduce->run.first && status == WEFT_OK; b--) {
-            status = wefti_pipe_reduced(pipe, reduce->group, b - 1);
-        }
-    }
-    return status;
-}
-
 /* ---- a tied embedding -----------------------------------------------------
  */
 
@@ -279,7 +262,9 @@ weft_status wefti_pipe_reduce_tied(wefti_replica *replica)
     } else if (embedding->here || head->here) {
         real *own =
             wefti_replica_gradient(replica, embedding->here ? embedding : head);
-        status = exchange_tied(replica, own, elems);
+        status = pipe->mode == WEFT_BUCKET_OFF
+                     ? WEFT_OK
+                     : exchange_tied(replica, own, elems);
         if (status == WEFT_OK) {
             status = add(replica, own, pipe->tied, elems);
         }

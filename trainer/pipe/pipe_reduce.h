@@ -51,8 +51,4 @@ WEFT_NODISCARD weft_status wefti_pipe_reduce_rest(struct wefti_replica *replica,
 WEFT_NODISCARD weft_status
 wefti_pipe_reduce_tied(struct wefti_replica *replica);
 
-/* wefti_pipe_reduce_alone - all of a step's, with nothing beside them. */
-WEFT_NODISCARD weft_status
-wefti_pipe_reduce_alone(struct wefti_replica *replica);
-
 #endif

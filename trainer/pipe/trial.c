@@ -18,8 +18,8 @@
 /* One step, from a barrier to where all parameters are back. */
 static weft_status time_step(wefti_replica *replica, double *ms_out)
 {
-    static const wefti_train_step_modes modes = {WEFT_BUCKET_OVERLAPPED,
-                                                 WEFT_BUCKET_OVERLAPPED};
+    static const wefti_train_step_modes modes = {
+        .reduce = WEFT_BUCKET_OVERLAPPED, .gather = WEFT_BUCKET_OVERLAPPED};
     static const double no_times[WEFTI_STEP_TIMES];
     wefti_train_step_result result;
     weft_status status = weft_barrier(replica->config.comm, NULL);

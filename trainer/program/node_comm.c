@@ -26,6 +26,19 @@ static const wefti_node_link *link_of(const wefti_node_args *args)
     return &args->pass->links[what->link];
 }
 
+/* The stream beside compute; NULL: what is exchanged has its turn there. */
+static weft_stream *beside_of(const wefti_node_args *args)
+{
+    const wefti_node_link *link = link_of(args);
+    return link->mode == WEFT_BUCKET_OVERLAPPED ? link->beside : NULL;
+}
+
+static bool exchanges(const wefti_node_args *args)
+{
+    const wefti_exchange *what = args->node->context;
+    return wefti_node_exchanges(args->pass, what->link);
+}
+
 static wefti_node_flight *flight_of(const wefti_node_args *args, bool inputs)
 {
     return &args->pass->flights[2 * args->node->operation + inputs];
@@ -104,7 +117,7 @@ weft_status wefti_node_gather(const wefti_program_pass *pass,
                               wefti_node_link_kind link, real *all,
                               size_t elems)
 {
-    if (!pass->links) {
+    if (!wefti_node_exchanges(pass, link)) {
         return WEFT_OK;
     }
     const wefti_node_link *to = &pass->links[link];
@@ -178,15 +191,16 @@ static weft_status post(const wefti_node_args *args, bool inputs)
     op.send = start_of(args, from);
     op.recv = start_of(args, inputs ? DX : Y);
     const bool parted = args->node->by_parts;
+    const bool beside = beside_of(args);
     wefti_node_flight *flight = flight_of(args, inputs);
     weft_status status = WEFT_OK;
-    if (link->beside && (!parted || args->begins)) {
+    if (beside && (!parted || args->begins)) {
         cut(args, inputs ? what->inputs : what->forward, flight, &op);
         status = post_beside(args, link, &op, flight);
-    } else if (!link->beside && (!parted || args->ends)) {
+    } else if (!beside && (!parted || args->ends)) {
         status = post_here(link, &op, args->pass->compute);
     }
-    return link->beside && parted && status == WEFT_OK
+    return beside && parted && status == WEFT_OK
                ? weft_gate_signal(flight->parts, part_of(args), flight->epoch,
                                   args->pass->compute)
                : status;
@@ -224,7 +238,7 @@ static weft_status await(const wefti_node_args *args, bool inputs)
     const wefti_node_flight *flight = flight_of(args, inputs);
     const bool parted = args->node->by_parts;
     weft_status status = WEFT_OK;
-    if (!link_of(args)->beside) {
+    if (!beside_of(args)) {
         return WEFT_OK;
     }
     if (parted) {
@@ -237,22 +251,22 @@ static weft_status await(const wefti_node_args *args, bool inputs)
 
 static weft_status post_forward(const wefti_node_args *args)
 {
-    return args->pass->links ? post(args, false) : WEFT_OK;
+    return exchanges(args) ? post(args, false) : WEFT_OK;
 }
 
 static weft_status post_inputs(const wefti_node_args *args)
 {
-    return args->pass->links ? post(args, true) : WEFT_OK;
+    return exchanges(args) ? post(args, true) : WEFT_OK;
 }
 
 static weft_status await_forward(const wefti_node_args *args)
 {
-    return args->pass->links ? await(args, false) : WEFT_OK;
+    return exchanges(args) ? await(args, false) : WEFT_OK;
 }
 
 static weft_status await_inputs(const wefti_node_args *args)
 {
-    return args->pass->links ? await(args, true) : WEFT_OK;
+    return exchanges(args) ? await(args, true) : WEFT_OK;
 }
 
 /* What is under way lives from the one to the other. */

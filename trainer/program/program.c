@@ -65,6 +65,13 @@ void wefti_program_go_on(wefti_program *program)
     }
 }
 
+void wefti_program_go_within(wefti_program *program)
+{
+    if (program->status == WEFT_OK) {
+        program->blocks[program->block_count - 1].within = true;
+    }
+}
+
 static size_t add_value(wefti_program *program, const wefti_value *value)
 {
     program->values = make_room(program, program->values, program->value_count,

@@ -214,6 +214,7 @@ typedef struct wefti_block_mark {
     const char *name;
     size_t layer;
     bool goes_on; /* with the block before: FULL makes both again together */
+    bool within;  /* a part of the block before: both are always made so */
 } wefti_block_mark;
 
 /*
@@ -252,8 +253,9 @@ static inline size_t wefti_program_chunk_rows(const wefti_program *program)
                                    : WEFTI_PROGRAM_CHUNK_ROWS;
 }
 
-/* The block begun last goes on with the one before it. */
+/* The block begun last goes on with the one before it, or is a part of it. */
 void wefti_program_go_on(wefti_program *program);
+void wefti_program_go_within(wefti_program *program);
 
 /*
  * What is appended belongs to the block begun last. After a failure, no memory,

@@ -51,7 +51,8 @@ static void add(wefti_program *program, wefti_call call, size_t index)
         .end = index + 1,
         .by_rows = node->by_rows && (node->again || call != WEFTI_CALL_WEIGHTS),
         .of_part = node->of_part,
-        .by_parts = node->by_parts && call != WEFTI_CALL_WEIGHTS,
+        .by_parts =
+            node->by_parts && (node->again || call != WEFTI_CALL_WEIGHTS),
         .posts = posts(node, call),
         .again = node->again,
         .block = node->block};

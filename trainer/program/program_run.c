@@ -87,7 +87,8 @@ static weft_status run_chunk(const wefti_program_pass *pass,
             wefti_program_step_node(pass->program, step, mark->done);
         /* Ranks exchange parts without rows, too. */
         const bool runs =
-            run->rows > 0 || node->operation > 0 || node->of_others;
+            (run->rows > 0 || node->operation > 0 || node->of_others) &&
+            !(pass->idle && node->kind == WEFTI_NODE_COMPUTE);
         if (node->calls[step->call] && runs) {
             status = call_node(pass, node, step->call, run, waits);
         }

@@ -12,6 +12,7 @@
 #include "trainer/model/documents.h"
 #include "trainer/model/tensor_list.h"
 #include "trainer/program/program.h"
+#include "weft/bucket.h"
 #include "weft/comm.h"
 #include "weft/device.h"
 
@@ -70,11 +71,14 @@ typedef struct wefti_micro_batch {
  *
  * beside    its operations run on this stream, beside compute; NULL: on
  *           compute, and what waits for them comes behind
+ * mode      of the step: as opened; BLOCKING: nothing goes on beside compute;
+ *           OFF: nothing is exchanged, and values stay as they are
  * stop, resume   called around what this thread waits for; NULL slots are legal
  */
 typedef struct wefti_node_link {
     weft_comm *comm;
     weft_stream *beside;
+    weft_bucket_mode mode;
     void *context;
     void (*stop)(void *context);
     void (*resume)(void *context);
@@ -101,6 +105,7 @@ typedef struct wefti_node_flight {
  *
  * compute   where its nodes queue their work; NULL: the host computes, here and
  *           now
+ * idle      nothing is computed, only exchanged: values mean nothing
  * again_ns  time in steps that run again is added there; NULL: it is not
  */
 typedef struct wefti_program_pass {
@@ -122,6 +127,7 @@ typedef struct wefti_program_pass {
     /* [WEFTI_LINKS]; NULL: nothing is exchanged, and values stay as they are */
     const wefti_node_link *links;
     wefti_node_flight *flights; /* of F and of I of each operation */
+    bool idle;
     int64_t *again_ns;
 } wefti_program_pass;
 
@@ -137,6 +143,13 @@ struct wefti_node_args {
     bool begins, ends;  /* it is the step's first, its last */
     bool waits;         /* of an AWAIT: it may not return INPROGRESS */
 };
+
+/* Whether nodes exchange anything by a link. */
+static inline bool wefti_node_exchanges(const wefti_program_pass *pass,
+                                        wefti_node_link_kind link)
+{
+    return pass->links && pass->links[link].mode != WEFT_BUCKET_OFF;
+}
 
 /* Where a value of a pass is, from its first row. */
 void *wefti_program_at(const wefti_program_pass *pass, size_t value);

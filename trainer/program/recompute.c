@@ -83,6 +83,7 @@ static bool may_be_dropped(const rebuild *own, size_t value)
         const wefti_node *node = &own->program->nodes[i];
         for (size_t k = 0; k < node->operand_count; k++) {
             if (node->operands[k].value == value && !own->nodes[i].may_run &&
+                node->calls[WEFTI_CALL_FORWARD] &&
                 wefti_node_writes(node, k, WEFTI_CALL_FORWARD)) {
                 return false;
             }
@@ -364,8 +365,10 @@ static size_t find_end(const wefti_program *program, size_t first)
     size_t block = program->nodes[first].block;
     for (; end < program->node_count; end++) {
         const size_t next = program->nodes[end].block;
-        const bool goes_on = program->recompute == WEFTI_RECOMPUTE_FULL &&
-                             program->blocks[next].goes_on;
+        const wefti_block_mark *mark = &program->blocks[next];
+        const bool goes_on =
+            mark->within ||
+            (program->recompute == WEFTI_RECOMPUTE_FULL && mark->goes_on);
         if (next != block && !goes_on) {
             break;
         }

@@ -382,6 +382,13 @@ function putMeasured() {
                 "compute beside transfers / compute alone"],
             ["s_M", fixed(measured.s_M, 4),
                 "transfers beside compute / transfers alone"]]),
+        table("measured-classes", ["<class", "transfers, ms", "exposed",
+            "without, ms", "serial", "O", "H", "<"],
+        Object.entries(measured.classes).map(([name, own]) => [name,
+            fixed(own.transfer_ms, 3), fixed(own.exposed_ms, 3),
+            fixed(own.without_ms.median, 3), fixed(own.serial_ms.median, 3),
+            fixed(own.overlap_ratio, 4), fixed(own.hiding_ratio, 4),
+            own.verdict])),
         note(`${measured.steps} steps of each kind, taking turns; the ` +
             "slowest rank of each."));
 }

@@ -162,6 +162,41 @@ static const wefti_fact of_measured[] = {
     MEASURED(REAL, progress_ms),
     {0}};
 
+#define OF_CLASS(field)     WEFTI_FACT(REAL, wefti_measure_class, field)
+#define MEASURE_TERM(field) WEFTI_FACT(REAL, wefti_measure_terms, field)
+
+static const wefti_fact of_measured_class[] = {
+    OF_CLASS(transfer_ms),   OF_CLASS(hidden_ms),    OF_CLASS(exposed_ms),
+    OF_CLASS(overlap_ratio), OF_CLASS(hiding_ratio), {0}};
+
+static const wefti_fact of_measured_terms[] = {MEASURE_TERM(step_ms),
+                                               MEASURE_TERM(compute_ms),
+                                               MEASURE_TERM(exposed_ms),
+                                               MEASURE_TERM(bubble_ms),
+                                               MEASURE_TERM(skew_ms),
+                                               MEASURE_TERM(idle_ms),
+                                               {0}};
+
+/* Those that there are, by name. */
+static void put_measured_classes(wefti_json *json,
+                                 const wefti_measure_result *result)
+{
+    wefti_json_object_open(json, "classes");
+    for (int c = 0; c < WEFT_CLASS_COUNT; c++) {
+        const wefti_measure_class *own = &result->classes[c];
+        if (own->there) {
+            wefti_json_object_open(json, weft_class_text((weft_class)c));
+            wefti_facts_fields(json, of_measured_class, own);
+            wefti_facts_object(json, "without_ms", of_times, &own->without);
+            wefti_facts_object(json, "serial_ms", of_times, &own->serial);
+            wefti_json_text(json, "verdict",
+                            wefti_measure_verdict(result, (weft_class)c));
+            wefti_json_object_close(json);
+        }
+    }
+    wefti_json_object_close(json);
+}
+
 static void put_measured(wefti_json *json, const wefti_measure_result *result)
 {
     static const char *const names[WEFTI_MEASURE_KINDS] = {
@@ -171,6 +206,8 @@ static void put_measured(wefti_json *json, const wefti_measure_result *result)
         wefti_facts_object(json, names[kind], of_times, &result->times[kind]);
     }
     wefti_facts_fields(json, of_measured, result);
+    wefti_facts_object(json, "terms", of_measured_terms, &result->terms);
+    put_measured_classes(json, result);
     wefti_json_object_close(json);
 }
 

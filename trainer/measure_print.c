@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * trainer/measure_print.c - what --measure has found, for people.
+ */
+#include "trainer/measure.h"
+
+#include <math.h>
+
+static const char *oversubscribed(const wefti_measure_result *result)
+{
+    return result->cpu_share < 0.9 ? "oversubscribed: proves nothing" : NULL;
+}
+
+const char *wefti_measure_verdict(const wefti_measure_result *result,
+                                  weft_class class_id)
+{
+    const double ratio = result->classes[class_id].hiding_ratio;
+    const char *nothing = oversubscribed(result);
+    return nothing        ? nothing
+           : isnan(ratio) ? "serial steps are not longer by 3 spreads"
+           : ratio >= 0.9 ? "hidden"
+           : ratio > 0    ? "hidden in part"
+                          : "no shorter than serial";
+}
+
+static void print_ratio(FILE *file, const char *name, double value)
+{
+    if (isnan(value)) {
+        fprintf(file, "  %s n/a", name);
+    } else {
+        fprintf(file, "  %s %.3f", name, value);
+    }
+}
+
+static void print_times(const wefti_measure_result *result, FILE *file)
+{
+    static const char *const names[WEFTI_MEASURE_KINDS] = {
+        "overlapped", "compute alone", "serial", "transfers alone"};
+    for (int kind = 0; kind < WEFTI_MEASURE_KINDS; kind++) {
+        const wefti_measure_times *times = &result->times[kind];
+        fprintf(file, "  %-16s %9.3f ms  (%.3f to %.3f, spread %.3f)\n",
+                names[kind], times->median_ms, times->min_ms, times->max_ms,
+                times->spread_ms);
+    }
+}
+
+/* A line for each class there is. */
+static void print_classes(const wefti_measure_result *result, FILE *file)
+{
+    for (int c = 0; c < WEFT_CLASS_COUNT; c++) {
+        const wefti_measure_class *own = &result->classes[c];
+        if (!own->there) {
+            continue;
+        }
+        fprintf(file, "  %-3s %9.3f ms, exposed %9.3f",
+                weft_class_text((weft_class)c), own->transfer_ms,
+                own->exposed_ms);
+        print_ratio(file, "O", own->overlap_ratio);
+        print_ratio(file, "H", own->hiding_ratio);
+        fprintf(file, "  (without %.3f, serial %.3f): %s\n",
+                own->without.median_ms, own->serial.median_ms,
+                wefti_measure_verdict(result, (weft_class)c));
+    }
+}
+
+void wefti_measure_print(const wefti_measure_result *result, FILE *file)
+{
+    const wefti_measure_terms *terms = &result->terms;
+    const char *nothing = oversubscribed(result);
+    fprintf(file, "measured over %zu steps of each kind, slowest rank:\n",
+            result->steps);
+    print_times(result, file);
+    print_ratio(file, "O", result->overlap_ratio);
+    print_ratio(file, "H", result->hiding_ratio);
+    print_ratio(file, "s_C", result->s_C);
+    print_ratio(file, "s_M", result->s_M);
+    fprintf(file, "%s%s%s\n", nothing ? "  (" : "", nothing ? nothing : "",
+            nothing ? ")" : "");
+    print_classes(result, file);
+    fprintf(file,
+            "  a step and rank:  %.3f ms = compute %.3f + exposed %.3f + "
+            "bubble %.3f + skew %.3f + idle %.3f\n",
+            terms->step_ms, terms->compute_ms, terms->exposed_ms,
+            terms->bubble_ms, terms->skew_ms, terms->idle_ms);
+    fprintf(file, "  a step and rank:  %.0f wake-ups", result->wakeups);
+    if (!isnan(result->wakeups_per_mib)) {
+        fprintf(file, " (%.1f a MiB out and in)", result->wakeups_per_mib);
+    }
+    fprintf(file,
+            "  %.0f preemptions of compute  %.2f ms of progress threads\n",
+            result->preemptions, result->progress_ms);
+}

@@ -39,6 +39,15 @@ bool job_is_slow(void)
 #endif
 }
 
+bool job_is_sanitized(void)
+{
+#if defined(__SANITIZE_ADDRESS__)
+    return !getenv("WEFT_TEST_LONG") && !getenv("WEFT_TEST_WHOLE");
+#else
+    return job_is_slow();
+#endif
+}
+
 void job_prepare(scratch *own, uint64_t seed)
 {
     static const char *const words[] = {"warp",   "weft", "loom", "the",

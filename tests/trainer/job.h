@@ -69,6 +69,13 @@ typedef struct job_result {
  */
 bool job_is_slow(void);
 
+/*
+ * Whether any sanitizer watches, but with --long: a job has few steps then, as
+ * one more does nothing that it has not seen; release has as many as it takes
+ * for a mistake to grow.
+ */
+bool job_is_sanitized(void);
+
 /* The setting of a sequence's tokens, and of how many where that is slow. */
 #define JOB_TOKENS(usual, few)                                                 \
     (job_is_slow() ? "model.seq_length=" #few : "model.seq_length=" #usual)

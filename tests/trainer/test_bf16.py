@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""test_bf16.py BIN_DIR DOCS_DIR [LAUNCHER ...]
+"""test_bf16.py BIN_DIR DOCS_DIR [-k PART ... | LAUNCHER ...]
 
 Goal: model.dtype: bf16 trains as fp32 does, within its rounding, with the same
 bits on any layout and device and after a resume; masters are what is saved. Where
@@ -11,6 +11,7 @@ steps by replicas, pipelines, with a tied embedding and on the shadow device,
 whose losses and norms have the bits of one rank; a run that goes on from a
 checkpoint; the checkpoint's numbers, the memory that is planned, the program. With
 LAUNCHER (scripts/with-fake-gpu and its options) on cuda, too, by the fake driver.
+-k: only tests whose names have one of these parts.
 """
 import json
 import os
@@ -24,7 +25,8 @@ import unittest
 
 BIN = sys.argv[1]
 DOCS = sys.argv[2]
-LAUNCHER = sys.argv[3:]
+PARTS = sys.argv[3:] if "-k" in sys.argv[3:4] else []
+LAUNCHER = [] if PARTS else sys.argv[3:]
 DEADLINE_S = 110
 CONFIG = """
 model: {layers: 4, hidden_size: 32, heads: 2, kv_heads: 1, ffn_size: 48,
@@ -202,4 +204,4 @@ class Bf16(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main(argv=sys.argv[:1], verbosity=2)
+    unittest.main(argv=[*sys.argv[:1], *PARTS], verbosity=2)

@@ -129,8 +129,11 @@ static void check_near(const job_result *got, const job_result *wanted,
     assert_true(got->step_error_ms < 1e-3);
 }
 
-static void check_cuts(const cut *cuts, size_t count, const char *const *model)
+/* Under a sanitizer the first few of count: those that differ in what runs. */
+static void check_cuts(const cut *cuts, size_t count, size_t few,
+                       const char *const *model)
 {
+    count = job_is_sanitized() ? few : count;
     const cut single = {1, {NULL}};
     job_result wanted = run(&single, model, NULL);
     job_result first = run_one(&single, model, NULL, "train.steps=1");
@@ -152,25 +155,25 @@ static const char *const plain[] = {"train.steps=2", "train.validate_every=2",
 static void test_rings_of_every_layout_train_as_one_rank(void **state)
 {
     (void)state;
-    const cut cuts[] = {{2, {CONTEXT(2)}},
-                        {2, {CONTEXT(2), LAYOUT(zigzag)}},
+    const cut cuts[] = {{4, {CONTEXT(4), LAYOUT(zigzag)}},
                         {2, {CONTEXT(2), LAYOUT(stripe)}},
-                        {4, {CONTEXT(4), LAYOUT(zigzag)}},
+                        {2, {CONTEXT(2)}},
+                        {2, {CONTEXT(2), LAYOUT(zigzag)}},
                         {4, {CONTEXT(4), LAYOUT(stripe)}},
                         {8, {CONTEXT(8), LAYOUT(stripe)}}};
-    check_cuts(cuts, sizeof(cuts) / sizeof(*cuts), plain);
+    check_cuts(cuts, sizeof(cuts) / sizeof(*cuts), 2, plain);
 }
 
 static void test_heads_are_exchanged_alone_and_in_rings(void **state)
 {
     (void)state;
     const cut cuts[] = {{2, {CONTEXT(2), ULYSSES}},
+                        {4, {CONTEXT(4), BOTH(2), LAYOUT(zigzag)}},
                         {4, {CONTEXT(4), ULYSSES, LAYOUT(zigzag)}},
                         {4, {CONTEXT(4), BOTH(2)}},
-                        {4, {CONTEXT(4), BOTH(2), LAYOUT(zigzag)}},
                         {4, {CONTEXT(4), BOTH(2), LAYOUT(stripe)}},
                         {8, {CONTEXT(8), BOTH(4), LAYOUT(zigzag)}}};
-    check_cuts(cuts, sizeof(cuts) / sizeof(*cuts), plain);
+    check_cuts(cuts, sizeof(cuts) / sizeof(*cuts), 2, plain);
 }
 
 static void test_odd_lengths_are_cut_where_they_divide(void **state)
@@ -182,16 +185,16 @@ static void test_odd_lengths_are_cut_where_they_divide(void **state)
     const cut cuts[] = {{3, {CONTEXT(3)}},
                         {3, {CONTEXT(3), LAYOUT(stripe)}},
                         {5, {CONTEXT(5)}}};
-    check_cuts(cuts, sizeof(cuts) / sizeof(*cuts), odd);
+    check_cuts(cuts, sizeof(cuts) / sizeof(*cuts), 1, odd);
 }
 
 static void test_copies_share_the_batch(void **state)
 {
     (void)state;
-    const cut cuts[] = {{4, {CONTEXT(2), LAYOUT(zigzag)}},
-                        {8, {CONTEXT(4), BOTH(2)}},
-                        {8, {CONTEXT(2), PIPE(2), LAYOUT(stripe)}}};
-    check_cuts(cuts, sizeof(cuts) / sizeof(*cuts), plain);
+    const cut cuts[] = {{8, {CONTEXT(2), PIPE(2), LAYOUT(stripe)}},
+                        {4, {CONTEXT(2), LAYOUT(zigzag)}},
+                        {8, {CONTEXT(4), BOTH(2)}}};
+    check_cuts(cuts, sizeof(cuts) / sizeof(*cuts), 1, plain);
 }
 
 static void test_pipelines_of_every_schedule_share_sequences(void **state)
@@ -200,15 +203,15 @@ static void test_pipelines_of_every_schedule_share_sequences(void **state)
         "train.steps=2", "train.validate_every=2", "model.layers=4", NULL};
     (void)state;
     const cut cuts[] = {
-        {4, {CONTEXT(2), PIPE(2), SCHEDULE(gpipe)}},
+        {4, {CONTEXT(2), PIPE(2), SCHEDULE(dualpipev), CHUNKS(2), ULYSSES}},
         {4, {CONTEXT(2), PIPE(2), SCHEDULE(1f1b), LAYOUT(zigzag)}},
+        {4, {CONTEXT(2), PIPE(2), SCHEDULE(gpipe)}},
         {4, {CONTEXT(2), PIPE(2), SCHEDULE(interleaved), CHUNKS(2)}},
         {4, {CONTEXT(2), PIPE(2), SCHEDULE(zb_h1), LAYOUT(stripe)}},
         {4, {CONTEXT(2), PIPE(2), SCHEDULE(zb_h2)}},
         {4, {CONTEXT(2), PIPE(2), SCHEDULE(zbv), CHUNKS(2)}},
-        {4, {CONTEXT(2), PIPE(2), SCHEDULE(dualpipe)}},
-        {4, {CONTEXT(2), PIPE(2), SCHEDULE(dualpipev), CHUNKS(2), ULYSSES}}};
-    check_cuts(cuts, sizeof(cuts) / sizeof(*cuts), deep);
+        {4, {CONTEXT(2), PIPE(2), SCHEDULE(dualpipe)}}};
+    check_cuts(cuts, sizeof(cuts) / sizeof(*cuts), 2, deep);
 }
 
 /* Parameters are whole on all ranks of a sequence: any may go on. */

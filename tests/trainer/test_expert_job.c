@@ -6,7 +6,7 @@
  *          experts are balanced; nearly so where tokens travel in f8e4m3. What
  *          is not possible is refused by name.
  * Method   jobs whose ranks are threads. Losses are within 1e-5 of one rank's
- *          over 20 steps, gradients of the first step within 1e-5 of the
+ *          over all steps, gradients of the first step within 1e-5 of the
  *          largest, of the last within 1e-4: AdamW divides by small ones. The
  *          text is the same in each run of the test: whether two experts are
  *          equally good but for rounding must not be drawn.
@@ -59,19 +59,26 @@ typedef struct layout {
     const char *settings[6];
 } layout;
 
-enum { STEPS = 20, SAVED = 10 };
+enum { LEARNT = 20 }; /* steps after which the loss is less */
+
+#define STEPS (job_is_sanitized() ? (size_t)4 : (size_t)LEARNT)
+#define SAVED (STEPS / 2) /* steps before a checkpoint */
+
+static const char *const steps_texts[] = {[1] = "train.steps=1",
+                                          [2] = "train.steps=2",
+                                          [4] = "train.steps=4",
+                                          [10] = "train.steps=10",
+                                          [20] = "train.steps=20"};
 
 static job make_job(const layout *how, size_t steps)
 {
-    job what = {
-        .nranks = how->nranks,
-        .settings = {"model.layers=4", "model.ffn_size=64", "model.experts=4",
-                     "model.shared_experts=1", "train.global_batch_size=16",
-                     steps == 1       ? "train.steps=1"
-                     : steps == SAVED ? "train.steps=10"
-                                      : "train.steps=20",
-                     "train.lr_decay_style=constant", "train.validate_every=10",
-                     "train.lr=3.0e-3", "train.warmup_steps=1"}};
+    job what = {.nranks = how->nranks,
+                .settings = {"model.layers=4", "model.ffn_size=64",
+                             "model.experts=4", "model.shared_experts=1",
+                             "train.global_batch_size=16", steps_texts[steps],
+                             "train.lr_decay_style=constant",
+                             "train.validate_every=10", "train.lr=3.0e-3",
+                             "train.warmup_steps=1"}};
     size_t at = 10;
     for (size_t i = 0; i < 6 && how->settings[i]; i++) {
         what.settings[at++] = how->settings[i];
@@ -96,7 +103,9 @@ static void make_references(void)
     if (reference.steps == 0) {
         first_step = run_good(&single, 1);
         reference = run_good(&single, STEPS);
-        assert_true(reference.loss[STEPS - 1] < 0.8 * reference.loss[0]);
+        job_result learnt = run_good(&single, LEARNT);
+        assert_true(learnt.loss[LEARNT - 1] < 0.8 * learnt.loss[0]);
+        job_result_fini(&learnt);
     }
 }
 
@@ -139,7 +148,7 @@ static void check_layouts(const layout *layouts, size_t count, size_t whole)
         job_result begun = run_good(&layouts[i], 1);
         check_near(&begun, &first_step, layouts[i].nranks, 1e-5);
         job_result_fini(&begun);
-        if (i < whole) {
+        if (i < (job_is_sanitized() ? 1 : whole)) {
             job_result got = run_good(&layouts[i], STEPS);
             check_near(&got, &reference, layouts[i].nranks, 1e-4);
             job_result_fini(&got);
@@ -191,7 +200,8 @@ static void test_experts_in_pipelines_train_as_on_one(void **state)
 
 static void check_same(const job_result *one, const job_result *two)
 {
-    for (size_t i = 0; i < SAVED; i++) {
+    assert_int_equal(one->steps, SAVED);
+    for (size_t i = 0; i < one->steps; i++) {
         assert_true(one->loss[i] == two->loss[i]);
         assert_true(one->grad_norm[i] == two->grad_norm[i]);
     }
@@ -219,7 +229,7 @@ static void test_experts_over_ranks_give_the_same_bits_again(void **state)
  */
 
 #define BALANCED "moe.balance_every=1"
-#define SAVES(n) "checkpoint.every=10", "checkpoint.dir=saved" #n
+#define SAVES(n) "checkpoint.every=20", "checkpoint.dir=saved" #n
 
 /* Saved by ranks of one layout, it goes on under another; biases too. */
 static void test_experts_saved_by_any_ranks_go_on_on_others(void **state)

@@ -11,10 +11,10 @@
  * that is installed.
  */
 #include "buffers.hpp"
+#include "meeting.hpp"
 
 #include <pybind11/chrono.h>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
-#include <torch/csrc/distributed/c10d/Store.hpp>
 
 using namespace weft_torch;
 
@@ -39,9 +39,10 @@ weft_op make_op(weft_collective collective, const char *label,
 class weft_backend : public c10d::Backend
 {
   public:
-    weft_backend(const intrusive_ptr<c10d::Store> &store, int rank, int size,
+    weft_backend(const store_ptr &store, int rank, int size,
                  milliseconds timeout, const std::string &name)
-        : Backend(rank, size), futures_(std::make_shared<completer>())
+        : Backend(rank, size), store_(store),
+          futures_(std::make_shared<completer>()), timeout_(timeout)
     {
         init();
         const weft_unique_id id = share_id(store, rank);
@@ -298,6 +299,15 @@ class weft_backend : public c10d::Backend
         return end(OpType::BARRIER, "weft:barrier", begin(op, made));
     }
 
+    void monitoredBarrier(const c10d::BarrierOptions &opts,
+                          bool names_all) override
+    {
+        const milliseconds timeout =
+            opts.timeout == c10d::kUnsetTimeout ? timeout_ : opts.timeout;
+        roll_call(store_, getRank(), getSize(), roll_calls_++, timeout)
+            .run(names_all);
+    }
+
     /* ---- messages ---------------------------------------------------------
      */
 
@@ -507,23 +517,6 @@ class weft_backend : public c10d::Backend
     /* ---- life -------------------------------------------------------------
      */
 
-    static weft_unique_id share_id(const intrusive_ptr<c10d::Store> &store,
-                                   int rank)
-    {
-        weft_unique_id id;
-        if (rank == 0) {
-            check(weft_unique_id_create(&id));
-            store->set("weft_id", std::vector<uint8_t>(
-                                      id.bytes, id.bytes + sizeof(id.bytes)));
-        } else {
-            const std::vector<uint8_t> bytes = store->get("weft_id");
-            require(bytes.size() == sizeof(id.bytes), WEFT_ERR_INVALID,
-                    "the store holds something else as weft_id");
-            std::copy(bytes.begin(), bytes.end(), id.bytes);
-        }
-        return id;
-    }
-
     void check_here() const
     {
         require(comm_ != nullptr, WEFT_ERR_INVALID,
@@ -546,17 +539,20 @@ class weft_backend : public c10d::Backend
         futures_->stop();
     }
 
+    store_ptr store_;
     std::mutex lock_; /* a communicator has one caller at a time */
     weft_comm *comm_ = nullptr;
     std::atomic<uint64_t> number_{0};
     std::shared_ptr<completer> futures_;
+    milliseconds timeout_;
+    uint64_t roll_calls_ = 0;
     bool coalesces_ = false;
     begun batch_;
     std::vector<weft_p2p> list_;
 };
 
-intrusive_ptr<c10d::Backend> create(const intrusive_ptr<c10d::Store> &store,
-                                    int rank, int size, milliseconds timeout,
+intrusive_ptr<c10d::Backend> create(const store_ptr &store, int rank, int size,
+                                    milliseconds timeout,
                                     const std::string &name)
 {
     return c10::make_intrusive<weft_backend>(store, rank, size, timeout, name);

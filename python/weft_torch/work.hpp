@@ -11,10 +11,10 @@
 #ifndef WEFT_TORCH_WORK_HPP
 #define WEFT_TORCH_WORK_HPP
 
+#include "errors.hpp"
+
 #include <torch/csrc/distributed/c10d/Work.hpp>
 #include <torch/extension.h>
-
-#include <weft/weft.h>
 
 #include <condition_variable>
 #include <deque>
@@ -31,35 +31,6 @@ using c10d::OpType;
 using c10d::Work;
 using milliseconds = std::chrono::milliseconds;
 using tensors = std::vector<at::Tensor>;
-
-/* ---- errors ---------------------------------------------------------------
- */
-
-[[noreturn]] inline void fail(weft_status status, const std::string &text)
-{
-    if (status == WEFT_ERR_INVALID) {
-        C10_THROW_ERROR(ValueError, text);
-    }
-    if (status == WEFT_ERR_UNSUPPORTED) {
-        C10_THROW_ERROR(NotImplementedError, text);
-    }
-    C10_THROW_ERROR(DistBackendError, text);
-}
-
-/* weft's text is this thread's last one. */
-inline void check(weft_status status)
-{
-    if (status != WEFT_OK) {
-        fail(status, std::string("weft: ") + weft_error_text());
-    }
-}
-
-inline void require(bool holds, weft_status status, const std::string &text)
-{
-    if (!holds) {
-        fail(status, "weft: " + text);
-    }
-}
 
 /* ---- work -----------------------------------------------------------------
  */

@@ -99,6 +99,9 @@ class Torch(unittest.TestCase):
     def test_messages(self):
         self.every("messages", (2, 4))
 
+    def test_monitored_barrier(self):
+        self.every("monitored", (3,))
+
     def test_works_and_futures(self):
         self.every("work")
 

@@ -179,6 +179,17 @@ def check_messages():
     refuses(NotImplementedError, "name the rank", dist.recv, got[0])
 
 
+def check_monitored():
+    """Rank 0 names who has not come, and all go on."""
+    for _ in range(3):
+        dist.monitored_barrier(timeout=datetime.timedelta(seconds=60))
+    limit = datetime.timedelta(seconds=1)
+    if RANK == 0:
+        refuses(RuntimeError, "Ranks 1, 2 failed to pass monitoredBarrier",
+                dist.monitored_barrier, timeout=limit, wait_all_ranks=True)
+    dist.barrier()
+
+
 def check_work():
     """Works, futures, several at once, in any order."""
     tensors = [values(RANK, 30000) for _ in range(8)]

@@ -42,6 +42,7 @@ class weft_backend : public c10d::Backend
     weft_backend(const store_ptr &store, int rank, int size,
                  milliseconds timeout, const std::string &name)
         : Backend(rank, size), store_(store),
+          office_(std::make_shared<office>()),
           futures_(std::make_shared<completer>()), timeout_(timeout)
     {
         init();
@@ -54,7 +55,8 @@ class weft_backend : public c10d::Backend
         config.nranks = size;
         config.name = short_name.c_str();
         config.timeout_ms = timeout.count();
-        check(weft_comm_create(&config, &comm_));
+        check(weft_comm_create(&config, &office_->comm));
+        mail_ = std::make_shared<mail>(office_, rank, size);
     }
 
     ~weft_backend() override
@@ -80,9 +82,9 @@ class weft_backend : public c10d::Backend
 
     void abort() override
     {
-        std::lock_guard<std::mutex> hold(lock_);
-        if (comm_) {
-            check(weft_comm_abort(comm_));
+        std::lock_guard<std::mutex> hold(office_->lock);
+        if (office_->comm) {
+            check(weft_comm_abort(office_->comm));
         }
     }
 
@@ -315,20 +317,25 @@ class weft_backend : public c10d::Backend
     {
         begun made;
         const at::Tensor dense = take_in(made, only(list));
-        return message(OpType::SEND, WEFT_P2P_SEND, dense, peer, tag, made);
+        std::vector<weft_p2p> parts;
+        std::vector<weft_p2p> &to = coalesces_ ? list_ : parts;
+        made.kept.push_back(mail_->enclose(
+            to, message(WEFT_P2P_SEND, dense, peer, "send"), tag));
+        if (!coalesces_) {
+            post(parts, made);
+        }
+        return end(OpType::SEND, "weft:send", std::move(made), 1 + 2 * peer);
     }
 
     intrusive_ptr<Work> recv(tensors &list, int peer, int tag) override
     {
-        begun made;
-        const at::Tensor dense = take_out(made, only(list));
-        return message(OpType::RECV, WEFT_P2P_RECV, dense, peer, tag, made);
+        return receive(OpType::RECV, "weft:recv", list, peer, tag);
     }
 
-    intrusive_ptr<Work> recvAnysource(tensors &, int) override
+    intrusive_ptr<Work> recvAnysource(tensors &list, int tag) override
     {
-        fail(WEFT_ERR_UNSUPPORTED,
-             "weft: recv without a source: name the rank it comes from");
+        return receive(OpType::RECVANYSOURCE, "weft:recvAnySource", list,
+                       kAnyone, tag);
     }
 
     void startCoalescing() override
@@ -346,11 +353,15 @@ class weft_backend : public c10d::Backend
         std::vector<weft_p2p> list = std::move(list_);
         batch_ = begun();
         list_.clear();
+        const bool has_messages = !list.empty() || !made.letters.empty();
         if (!list.empty()) {
             post(list, made);
         }
+        for (const letter_ptr &one : made.letters) {
+            mail_->expect(one);
+        }
         return end(OpType::COALESCED, "weft:coalesced", std::move(made),
-                   list.empty() ? 0 : -1);
+                   has_messages ? -1 : 0);
     }
 
   private:
@@ -359,22 +370,21 @@ class weft_backend : public c10d::Backend
 
     begun begin(const weft_op &op, begun &made)
     {
-        std::lock_guard<std::mutex> hold(lock_);
+        std::lock_guard<std::mutex> hold(office_->lock);
         weft_request *request = nullptr;
-        check_here();
-        check(weft_op_begin(&op, 0, comm_, &request));
+        office_->check_here();
+        check(weft_op_begin(&op, 0, office_->comm, &request));
         number_++;
+        made.at = office_;
         made.requests.push_back(request);
         return std::move(made);
     }
 
     void post(const std::vector<weft_p2p> &list, begun &made)
     {
-        std::lock_guard<std::mutex> hold(lock_);
-        weft_request *request = nullptr;
-        check_here();
-        check(weft_p2p_begin(list.data(), list.size(), comm_, &request));
-        made.requests.push_back(request);
+        std::lock_guard<std::mutex> hold(office_->lock);
+        made.at = office_;
+        made.requests.push_back(office_->begin(list));
     }
 
     /* Lane of a future: 0, collectives; -1, a list of messages. */
@@ -486,15 +496,9 @@ class weft_backend : public c10d::Backend
         return all;
     }
 
-    /* Now, or with all of a batch. */
-    intrusive_ptr<Work> message(OpType type, weft_p2p_kind kind,
-                                const at::Tensor &dense, int peer, int tag,
-                                begun &made)
+    static weft_p2p message(weft_p2p_kind kind, const at::Tensor &dense,
+                            int peer, const char *label)
     {
-        require(tag == 0, WEFT_ERR_UNSUPPORTED,
-                "tag " + std::to_string(tag) +
-                    ": messages between two ranks are matched in the order in "
-                    "which they are posted; allowed is tag 0");
         const element moved = find_moved(dense);
         weft_p2p part = {};
         part.size_bytes = sizeof(part);
@@ -504,24 +508,31 @@ class weft_backend : public c10d::Backend
         part.dtype = moved.dtype;
         part.peer = peer;
         part.class_id = WEFT_CLASS_PP;
-        part.label = kind == WEFT_P2P_SEND ? "send" : "recv";
-        if (coalesces_) {
-            list_.push_back(part);
-        } else {
-            post({part}, made);
+        part.label = label;
+        return part;
+    }
+
+    /* Expected from now on, or from the end of a batch. */
+    intrusive_ptr<Work> receive(OpType type, const char *title, tensors &list,
+                                int peer, int tag)
+    {
+        begun made;
+        const at::Tensor dense = take_out(made, only(list));
+        auto one = std::make_shared<letter>();
+        made.shown.push_back(list[0]);
+        one->part = message(WEFT_P2P_RECV, dense, peer, "recv");
+        one->tag = tag;
+        one->end = std::chrono::steady_clock::now() + timeout_;
+        made.letters.push_back(one);
+        made.post = mail_;
+        if (!coalesces_) {
+            mail_->expect(one);
         }
-        return end(type, kind == WEFT_P2P_SEND ? "weft:send" : "weft:recv",
-                   std::move(made), 1 + 2 * peer + (kind == WEFT_P2P_RECV));
+        return end(type, title, std::move(made), 2 + 2 * peer);
     }
 
     /* ---- life -------------------------------------------------------------
      */
-
-    void check_here() const
-    {
-        require(comm_ != nullptr, WEFT_ERR_INVALID,
-                "this process group has been shut down");
-    }
 
     /* Ends what is pending, then the threads that wait for it; these may need
      * Python's lock to tell. */
@@ -531,17 +542,16 @@ class weft_backend : public c10d::Backend
         if (PyGILState_Check()) {
             others = std::make_unique<pybind11::gil_scoped_release>();
         }
-        {
-            std::lock_guard<std::mutex> hold(lock_);
-            weft_comm_destroy(comm_);
-            comm_ = nullptr;
+        if (mail_) {
+            mail_->stop();
         }
+        office_->close();
         futures_->stop();
     }
 
     store_ptr store_;
-    std::mutex lock_; /* a communicator has one caller at a time */
-    weft_comm *comm_ = nullptr;
+    std::shared_ptr<office> office_;
+    std::shared_ptr<mail> mail_;
     std::atomic<uint64_t> number_{0};
     std::shared_ptr<completer> futures_;
     milliseconds timeout_;

@@ -11,10 +11,10 @@
  * that is installed.
  */
 #include "buffers.hpp"
+#include "meeting.hpp"
 
 #include <pybind11/chrono.h>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
-#include <torch/csrc/distributed/c10d/Store.hpp>
 
 using namespace weft_torch;
 
@@ -39,9 +39,11 @@ weft_op make_op(weft_collective collective, const char *label,
 class weft_backend : public c10d::Backend
 {
   public:
-    weft_backend(const intrusive_ptr<c10d::Store> &store, int rank, int size,
+    weft_backend(const store_ptr &store, int rank, int size,
                  milliseconds timeout, const std::string &name)
-        : Backend(rank, size), futures_(std::make_shared<completer>())
+        : Backend(rank, size), store_(store),
+          office_(std::make_shared<office>()),
+          futures_(std::make_shared<completer>()), timeout_(timeout)
     {
         init();
         const weft_unique_id id = share_id(store, rank);
@@ -53,7 +55,8 @@ class weft_backend : public c10d::Backend
         config.nranks = size;
         config.name = short_name.c_str();
         config.timeout_ms = timeout.count();
-        check(weft_comm_create(&config, &comm_));
+        check(weft_comm_create(&config, &office_->comm));
+        mail_ = std::make_shared<mail>(office_, rank, size);
     }
 
     ~weft_backend() override
@@ -79,9 +82,9 @@ class weft_backend : public c10d::Backend
 
     void abort() override
     {
-        std::lock_guard<std::mutex> hold(lock_);
-        if (comm_) {
-            check(weft_comm_abort(comm_));
+        std::lock_guard<std::mutex> hold(office_->lock);
+        if (office_->comm) {
+            check(weft_comm_abort(office_->comm));
         }
     }
 
@@ -298,6 +301,15 @@ class weft_backend : public c10d::Backend
         return end(OpType::BARRIER, "weft:barrier", begin(op, made));
     }
 
+    void monitoredBarrier(const c10d::BarrierOptions &opts,
+                          bool names_all) override
+    {
+        const milliseconds timeout =
+            opts.timeout == c10d::kUnsetTimeout ? timeout_ : opts.timeout;
+        roll_call(store_, getRank(), getSize(), roll_calls_++, timeout)
+            .run(names_all);
+    }
+
     /* ---- messages ---------------------------------------------------------
      */
 
@@ -305,20 +317,25 @@ class weft_backend : public c10d::Backend
     {
         begun made;
         const at::Tensor dense = take_in(made, only(list));
-        return message(OpType::SEND, WEFT_P2P_SEND, dense, peer, tag, made);
+        std::vector<weft_p2p> parts;
+        std::vector<weft_p2p> &to = coalesces_ ? list_ : parts;
+        made.kept.push_back(mail_->enclose(
+            to, message(WEFT_P2P_SEND, dense, peer, "send"), tag));
+        if (!coalesces_) {
+            post(parts, made);
+        }
+        return end(OpType::SEND, "weft:send", std::move(made), 1 + 2 * peer);
     }
 
     intrusive_ptr<Work> recv(tensors &list, int peer, int tag) override
     {
-        begun made;
-        const at::Tensor dense = take_out(made, only(list));
-        return message(OpType::RECV, WEFT_P2P_RECV, dense, peer, tag, made);
+        return receive(OpType::RECV, "weft:recv", list, peer, tag);
     }
 
-    intrusive_ptr<Work> recvAnysource(tensors &, int) override
+    intrusive_ptr<Work> recvAnysource(tensors &list, int tag) override
     {
-        fail(WEFT_ERR_UNSUPPORTED,
-             "weft: recv without a source: name the rank it comes from");
+        return receive(OpType::RECVANYSOURCE, "weft:recvAnySource", list,
+                       kAnyone, tag);
     }
 
     void startCoalescing() override
@@ -336,11 +353,15 @@ class weft_backend : public c10d::Backend
         std::vector<weft_p2p> list = std::move(list_);
         batch_ = begun();
         list_.clear();
+        const bool has_messages = !list.empty() || !made.letters.empty();
         if (!list.empty()) {
             post(list, made);
         }
+        for (const letter_ptr &one : made.letters) {
+            mail_->expect(one);
+        }
         return end(OpType::COALESCED, "weft:coalesced", std::move(made),
-                   list.empty() ? 0 : -1);
+                   has_messages ? -1 : 0);
     }
 
   private:
@@ -349,22 +370,21 @@ class weft_backend : public c10d::Backend
 
     begun begin(const weft_op &op, begun &made)
     {
-        std::lock_guard<std::mutex> hold(lock_);
+        std::lock_guard<std::mutex> hold(office_->lock);
         weft_request *request = nullptr;
-        check_here();
-        check(weft_op_begin(&op, 0, comm_, &request));
+        office_->check_here();
+        check(weft_op_begin(&op, 0, office_->comm, &request));
         number_++;
+        made.at = office_;
         made.requests.push_back(request);
         return std::move(made);
     }
 
     void post(const std::vector<weft_p2p> &list, begun &made)
     {
-        std::lock_guard<std::mutex> hold(lock_);
-        weft_request *request = nullptr;
-        check_here();
-        check(weft_p2p_begin(list.data(), list.size(), comm_, &request));
-        made.requests.push_back(request);
+        std::lock_guard<std::mutex> hold(office_->lock);
+        made.at = office_;
+        made.requests.push_back(office_->begin(list));
     }
 
     /* Lane of a future: 0, collectives; -1, a list of messages. */
@@ -476,15 +496,9 @@ class weft_backend : public c10d::Backend
         return all;
     }
 
-    /* Now, or with all of a batch. */
-    intrusive_ptr<Work> message(OpType type, weft_p2p_kind kind,
-                                const at::Tensor &dense, int peer, int tag,
-                                begun &made)
+    static weft_p2p message(weft_p2p_kind kind, const at::Tensor &dense,
+                            int peer, const char *label)
     {
-        require(tag == 0, WEFT_ERR_UNSUPPORTED,
-                "tag " + std::to_string(tag) +
-                    ": messages between two ranks are matched in the order in "
-                    "which they are posted; allowed is tag 0");
         const element moved = find_moved(dense);
         weft_p2p part = {};
         part.size_bytes = sizeof(part);
@@ -494,41 +508,31 @@ class weft_backend : public c10d::Backend
         part.dtype = moved.dtype;
         part.peer = peer;
         part.class_id = WEFT_CLASS_PP;
-        part.label = kind == WEFT_P2P_SEND ? "send" : "recv";
-        if (coalesces_) {
-            list_.push_back(part);
-        } else {
-            post({part}, made);
+        part.label = label;
+        return part;
+    }
+
+    /* Expected from now on, or from the end of a batch. */
+    intrusive_ptr<Work> receive(OpType type, const char *title, tensors &list,
+                                int peer, int tag)
+    {
+        begun made;
+        const at::Tensor dense = take_out(made, only(list));
+        auto one = std::make_shared<letter>();
+        made.shown.push_back(list[0]);
+        one->part = message(WEFT_P2P_RECV, dense, peer, "recv");
+        one->tag = tag;
+        one->end = std::chrono::steady_clock::now() + timeout_;
+        made.letters.push_back(one);
+        made.post = mail_;
+        if (!coalesces_) {
+            mail_->expect(one);
         }
-        return end(type, kind == WEFT_P2P_SEND ? "weft:send" : "weft:recv",
-                   std::move(made), 1 + 2 * peer + (kind == WEFT_P2P_RECV));
+        return end(type, title, std::move(made), 2 + 2 * peer);
     }
 
     /* ---- life -------------------------------------------------------------
      */
-
-    static weft_unique_id share_id(const intrusive_ptr<c10d::Store> &store,
-                                   int rank)
-    {
-        weft_unique_id id;
-        if (rank == 0) {
-            check(weft_unique_id_create(&id));
-            store->set("weft_id", std::vector<uint8_t>(
-                                      id.bytes, id.bytes + sizeof(id.bytes)));
-        } else {
-            const std::vector<uint8_t> bytes = store->get("weft_id");
-            require(bytes.size() == sizeof(id.bytes), WEFT_ERR_INVALID,
-                    "the store holds something else as weft_id");
-            std::copy(bytes.begin(), bytes.end(), id.bytes);
-        }
-        return id;
-    }
-
-    void check_here() const
-    {
-        require(comm_ != nullptr, WEFT_ERR_INVALID,
-                "this process group has been shut down");
-    }
 
     /* Ends what is pending, then the threads that wait for it; these may need
      * Python's lock to tell. */
@@ -538,25 +542,27 @@ class weft_backend : public c10d::Backend
         if (PyGILState_Check()) {
             others = std::make_unique<pybind11::gil_scoped_release>();
         }
-        {
-            std::lock_guard<std::mutex> hold(lock_);
-            weft_comm_destroy(comm_);
-            comm_ = nullptr;
+        if (mail_) {
+            mail_->stop();
         }
+        office_->close();
         futures_->stop();
     }
 
-    std::mutex lock_; /* a communicator has one caller at a time */
-    weft_comm *comm_ = nullptr;
+    store_ptr store_;
+    std::shared_ptr<office> office_;
+    std::shared_ptr<mail> mail_;
     std::atomic<uint64_t> number_{0};
     std::shared_ptr<completer> futures_;
+    milliseconds timeout_;
+    uint64_t roll_calls_ = 0;
     bool coalesces_ = false;
     begun batch_;
     std::vector<weft_p2p> list_;
 };
 
-intrusive_ptr<c10d::Backend> create(const intrusive_ptr<c10d::Store> &store,
-                                    int rank, int size, milliseconds timeout,
+intrusive_ptr<c10d::Backend> create(const store_ptr &store, int rank, int size,
+                                    milliseconds timeout,
                                     const std::string &name)
 {
     return c10::make_intrusive<weft_backend>(store, rank, size, timeout, name);

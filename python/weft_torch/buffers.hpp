@@ -137,6 +137,7 @@ inline const at::Tensor &only(const tensors &list)
 /* Read where it lies, or from a dense copy. */
 inline at::Tensor take_in(begun &made, const at::Tensor &tensor)
 {
+    made.shown.push_back(tensor);
     made.kept.push_back(tensor.contiguous());
     return made.kept.back();
 }
@@ -159,6 +160,7 @@ inline at::Tensor take_out(begun &made, const at::Tensor &tensor)
 inline at::Tensor take_both(begun &made, const at::Tensor &tensor)
 {
     const at::Tensor dense = take_out(made, tensor);
+    made.shown.push_back(tensor);
     if (!dense.is_same(tensor)) {
         dense.copy_(tensor);
     }

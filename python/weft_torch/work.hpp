@@ -11,17 +11,12 @@
 #ifndef WEFT_TORCH_WORK_HPP
 #define WEFT_TORCH_WORK_HPP
 
+#include "mail.hpp"
+
 #include <torch/csrc/distributed/c10d/Work.hpp>
-#include <torch/extension.h>
 
-#include <weft/weft.h>
-
-#include <condition_variable>
 #include <deque>
 #include <map>
-#include <memory>
-#include <mutex>
-#include <thread>
 
 namespace weft_torch
 {
@@ -32,42 +27,17 @@ using c10d::Work;
 using milliseconds = std::chrono::milliseconds;
 using tensors = std::vector<at::Tensor>;
 
-/* ---- errors ---------------------------------------------------------------
- */
-
-[[noreturn]] inline void fail(weft_status status, const std::string &text)
-{
-    if (status == WEFT_ERR_INVALID) {
-        C10_THROW_ERROR(ValueError, text);
-    }
-    if (status == WEFT_ERR_UNSUPPORTED) {
-        C10_THROW_ERROR(NotImplementedError, text);
-    }
-    C10_THROW_ERROR(DistBackendError, text);
-}
-
-/* weft's text is this thread's last one. */
-inline void check(weft_status status)
-{
-    if (status != WEFT_OK) {
-        fail(status, std::string("weft: ") + weft_error_text());
-    }
-}
-
-inline void require(bool holds, weft_status status, const std::string &text)
-{
-    if (!holds) {
-        fail(status, "weft: " + text);
-    }
-}
-
 /* ---- work -----------------------------------------------------------------
  */
 
 /* What has been begun, and what has to live and to happen until it is done. */
 struct begun {
     std::vector<weft_request *> requests;
+    std::vector<letter_ptr> letters; /* with the mail that brings them */
+    std::shared_ptr<mail> post;
+    std::shared_ptr<office> at;
     tensors kept;
+    tensors shown; /* inputs, for the profiler */
     tensors results;
     std::vector<std::function<void()>> after; /* copies back */
 
@@ -75,7 +45,12 @@ struct begun {
     {
         requests.insert(requests.end(), other.requests.begin(),
                         other.requests.end());
+        letters.insert(letters.end(), other.letters.begin(),
+                       other.letters.end());
+        post = other.post ? other.post : post;
+        at = other.at ? other.at : at;
         kept.insert(kept.end(), other.kept.begin(), other.kept.end());
+        shown.insert(shown.end(), other.shown.begin(), other.shown.end());
         results.insert(results.end(), other.results.begin(),
                        other.results.end());
         after.insert(after.end(), other.after.begin(), other.after.end());
@@ -94,7 +69,7 @@ class completer
         stop();
     }
     void add(int lane, intrusive_ptr<weft_work> work);
-    void stop(); /* once all requests end by themselves */
+    void stop(); /* once all requests have ended */
 
   private:
     struct line {
@@ -114,16 +89,33 @@ class weft_work : public Work
   public:
     weft_work(int rank, OpType type, const char *title, uint64_t number,
               int lane, begun &&what, std::shared_ptr<completer> futures)
-        : Work(rank, type, title, what.kept), number_(number), lane_(lane),
+        : Work(rank, type, title, what.shown), number_(number), lane_(lane),
           what_(std::move(what)), futures_(std::move(futures))
     {
     }
 
+    /* What nobody waits for any more goes on: its buffers live until it ends.
+     */
     ~weft_work() override
     {
+        if (!done_ && !has_ended()) {
+            begun rest = std::move(what_);
+            what_.requests.clear();
+            futures_->add(lane_, c10::make_intrusive<weft_work>(
+                                     rank_, opType_, nullptr, number_, lane_,
+                                     std::move(rest), futures_));
+        }
         for (weft_request *request : what_.requests) {
             weft_request_destroy(request);
         }
+    }
+
+    /* Of a receive from any rank, once it is done. */
+    int sourceRank() const override
+    {
+        require(what_.letters.size() == 1, WEFT_ERR_INVALID,
+                "only one receive has a source");
+        return what_.letters[0]->sender;
     }
 
     bool isCompleted() override
@@ -201,7 +193,10 @@ class weft_work : public Work
     void block()
     {
         for (weft_request *request : what_.requests) {
-            (void)!weft_request_wait(request);
+            what_.at->await(request);
+        }
+        for (const letter_ptr &one : what_.letters) {
+            what_.post->wait(*one);
         }
         settle();
     }
@@ -216,9 +211,10 @@ class weft_work : public Work
             if (done_) {
                 return true;
             }
-            if (!find_end()) {
+            if (!has_ended()) {
                 return false;
             }
+            failure_ = find_failure();
             done_ = true;
             if (recordFunctionEndCallback_) {
                 recordFunctionEndCallback_();
@@ -231,28 +227,39 @@ class weft_work : public Work
         return true;
     }
 
-    bool find_end()
+    bool has_ended() const
     {
-        std::exception_ptr failure;
         for (weft_request *request : what_.requests) {
-            const weft_status status = weft_request_test(request);
-            if (status == WEFT_INPROGRESS) {
+            if (what_.at->test(request) == WEFT_INPROGRESS) {
                 return false;
             }
-            try {
-                check(status);
-            } catch (...) {
-                failure = failure ? failure : std::current_exception();
+        }
+        for (const letter_ptr &one : what_.letters) {
+            if (!what_.post->is_done(*one)) {
+                return false;
             }
         }
-        if (!failure) {
+        return true;
+    }
+
+    /* The first one; without, what has come is put where it belongs. */
+    std::exception_ptr find_failure()
+    {
+        try {
+            for (weft_request *request : what_.requests) {
+                check(what_.at->test(request));
+            }
+            for (const letter_ptr &one : what_.letters) {
+                what_.post->finish(*one);
+            }
             at::NoGradGuard guard;
             for (auto &copy : what_.after) {
                 copy();
             }
+        } catch (...) {
+            return std::current_exception();
         }
-        failure_ = failure;
-        return true;
+        return nullptr;
     }
 
     void tell(const intrusive_ptr<c10::ivalue::Future> &future) const
@@ -270,9 +277,9 @@ class weft_work : public Work
         auto nap = std::chrono::microseconds(1);
         while (!settle()) {
             if (std::chrono::steady_clock::now() >= end) {
-                fail(WEFT_ERR_TIMEOUT, "weft: not done after " +
-                                           std::to_string(timeout.count()) +
-                                           " ms of wait");
+                fail(WEFT_ERR_TIMEOUT,
+                     "weft: the timeout is over: not done after " +
+                         std::to_string(timeout.count()) + " ms of wait");
             }
             std::this_thread::sleep_for(nap);
             nap = std::min(nap * 2, std::chrono::microseconds(1000));

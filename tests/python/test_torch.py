@@ -99,6 +99,21 @@ class Torch(unittest.TestCase):
     def test_messages(self):
         self.every("messages", (2, 4))
 
+    def test_tags(self):
+        self.every("tags")
+
+    def test_any_source(self):
+        self.every("any_source", (3,))
+
+    def test_works_that_nobody_keeps(self):
+        self.every("dropped", (2,))
+
+    def test_limits_of_time(self):
+        self.every("limits", (2,))
+
+    def test_monitored_barrier(self):
+        self.every("monitored", (3,))
+
     def test_works_and_futures(self):
         self.every("work")
 

@@ -174,9 +174,96 @@ def check_messages():
         work.wait()
     same(got[0], values(left, 9))
     same(got[1], values(right + 1, 11))
-    refuses(NotImplementedError, "allowed is tag 0", dist.send, got[0], right,
-            tag=3)
-    refuses(NotImplementedError, "name the rank", dist.recv, got[0])
+
+
+def check_tags():
+    """A message goes to who waits for its tag, in whatever order; long ones
+    also while their receiver waits for something else."""
+    right, left = (RANK + 1) % SIZE, (RANK - 1) % SIZE
+    tags = [5, 1, 5, 0, 2]
+    counts = [7, 1000000, 3, 0, 12]
+    sends = [dist.isend(values(RANK + i, counts[i]), right, tag=tags[i])
+             for i in range(5)]
+    for i in (4, 0, 3, 2, 1):  # of tag 5 in the order of sending
+        got = torch.empty(counts[i])
+        assert dist.recv(got, left, tag=tags[i]) == left
+        same(got, values(left + i, counts[i]))
+    for work in sends:
+        work.wait()
+    got = [torch.empty(500000) for _ in range(3)]
+    receives = [dist.irecv(got[i], left, tag=i) for i in range(3)]
+    for i in (2, 0, 1):
+        dist.send(values(RANK + i, 500000), right, tag=i)
+    dist.barrier()
+    for i in (1, 2, 0):
+        receives[i].wait()
+        same(got[i], values(left + i, 500000))
+    pair = [torch.empty(4), torch.empty(4)]
+    for work in dist.batch_isend_irecv(
+            [dist.P2POp(dist.irecv, pair[0], left, tag=1),
+             dist.P2POp(dist.irecv, pair[1], left, tag=2),
+             dist.P2POp(dist.isend, values(RANK + 2, 4), right, tag=2),
+             dist.P2POp(dist.isend, values(RANK + 1, 4), right, tag=1)]):
+        work.wait()
+    same(pair[0], values(left + 1, 4))
+    same(pair[1], values(left + 2, 4))
+
+
+def check_any_source():
+    """Whoever sends; beside named ones, and of the right tag."""
+    if RANK == 0:
+        seen = []
+        for _ in range(2 * (SIZE - 1)):
+            got = torch.empty(1000)
+            source = dist.recv(got, tag=3)
+            same(got, values(source, 1000))
+            seen.append(source)
+        assert sorted(seen) == sorted(2 * list(range(1, SIZE))), seen
+        for source in range(1, SIZE):
+            got = torch.empty(9)
+            dist.recv(got, source, tag=4)
+            same(got, values(source, 9))
+    else:
+        dist.isend(values(RANK, 9), 0, tag=4)  # dropped, and comes
+        dist.send(values(RANK, 1000), 0, tag=3)
+        dist.send(values(RANK, 1000), 0, tag=3)
+    dist.barrier()
+
+
+def check_dropped():
+    """A work that nobody keeps keeps its tensors."""
+    for _ in range(50):
+        dist.all_reduce(torch.ones(20000), async_op=True)
+        dist.broadcast(torch.ones(20000), 0, async_op=True)
+    tensor = torch.ones(3)
+    dist.all_reduce(tensor)
+    same(tensor, torch.full((3,), float(SIZE)))
+
+
+def check_monitored():
+    """Rank 0 names who has not come, and all go on."""
+    for _ in range(3):
+        dist.monitored_barrier(timeout=datetime.timedelta(seconds=60))
+    limit = datetime.timedelta(seconds=1)
+    if RANK == 0:
+        refuses(RuntimeError, "Ranks 1, 2 failed to pass monitoredBarrier",
+                dist.monitored_barrier, timeout=limit, wait_all_ranks=True)
+    dist.barrier()
+
+
+def check_limits():
+    """What nobody sends ends with an error that says so."""
+    group = dist.new_group(timeout=datetime.timedelta(seconds=2))
+    if RANK == 0:
+        refuses(dist.DistBackendError, "the timeout is over", dist.recv,
+                torch.empty(2), tag=7, group=group)
+        work = dist.irecv(torch.empty(2), 1, tag=8)
+        refuses(dist.DistBackendError, "the timeout is over", work.wait,
+                datetime.timedelta(milliseconds=100))
+    dist.barrier()
+    if RANK == 1:
+        dist.send(torch.ones(2), 0, tag=8)
+    dist.barrier()
 
 
 def check_work():

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * python/weft_torch/office.hpp - a communicator, which has one caller at a
+ * time, and those who wait in it: none may be left when it is destroyed.
+ */
+#ifndef WEFT_TORCH_OFFICE_HPP
+#define WEFT_TORCH_OFFICE_HPP
+
+#include "errors.hpp"
+
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <vector>
+
+namespace weft_torch
+{
+
+using request_ptr = std::shared_ptr<weft_request>;
+
+class office
+{
+  public:
+    std::mutex lock;
+    weft_comm *comm = nullptr;
+
+    void check_here() const
+    {
+        require(comm != nullptr, WEFT_ERR_INVALID,
+                "this process group has been shut down");
+    }
+
+    /* Lock held. */
+    weft_request *begin(const std::vector<weft_p2p> &list) const
+    {
+        weft_request *request = nullptr;
+        check_here();
+        check(weft_p2p_begin(list.data(), list.size(), comm, &request));
+        return request;
+    }
+
+    weft_status test(weft_request *request)
+    {
+        std::lock_guard<std::mutex> hold(lock);
+        return weft_request_test(request);
+    }
+
+    /* Until it has ended, which it has where nothing is left to wait in. */
+    void await(weft_request *request)
+    {
+        std::unique_lock<std::mutex> hold(lock);
+        left_.wait(hold, [&] { return !closes_ || !comm; });
+        if (comm) {
+            const auto mine = awaited_.insert(request);
+            hold.unlock();
+            (void)!weft_request_wait(request);
+            hold.lock();
+            awaited_.erase(mine);
+            left_.notify_all();
+        }
+    }
+
+    /* Nobody may be in a communicator that is destroyed: who waits for what
+     * has not ended comes out by an abort. */
+    void close()
+    {
+        std::unique_lock<std::mutex> hold(lock);
+        closes_ = true;
+        for (weft_request *request : awaited_) {
+            if (comm && weft_request_test(request) == WEFT_INPROGRESS) {
+                (void)!weft_comm_abort(comm);
+                break;
+            }
+        }
+        left_.wait(hold, [&] { return awaited_.empty(); });
+        weft_comm_destroy(comm);
+        comm = nullptr;
+        left_.notify_all();
+    }
+
+  private:
+    std::multiset<weft_request *> awaited_;
+    std::condition_variable left_;
+    bool closes_ = false;
+};
+
+} // namespace weft_torch
+
+#endif

@@ -260,7 +260,7 @@ static void run_types(int nranks, int hops, int node_ranks)
                                .tokens = TOKENS,
                                .slots = SLOTS,
                                .experts_here = HERE,
-                               .rounds = 2,
+                               .rounds = 1,
                                .overflows_at = -1};
         moes_run_world(of, nranks, run_rank);
     }

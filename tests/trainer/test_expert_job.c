@@ -304,8 +304,7 @@ static void test_experts_skewed_as_can_be_train_as_on_one(void **state)
 static void test_experts_of_few_hosts_train_as_on_one(void **state)
 {
     static const layout alone = {1, {LIMITED}};
-    static const layout apart[] = {{2, {EP(2), LIMITED}},
-                                   {4, {EP(4), LIMITED}},
+    static const layout apart[] = {{4, {EP(4), LIMITED}},
                                    {4, {EP(2), PP(2), LIMITED}},
                                    {2, {EP(2), LIMITED, SHADOW}}};
     (void)state;
@@ -325,8 +324,7 @@ static void test_experts_of_few_hosts_train_as_on_one(void **state)
 static void test_experts_in_fp8_train_nearly_as_in_f32(void **state)
 {
     static const layout narrow[] = {{2, {EP(2), "moe.dispatch=fp8"}},
-                                    {4, {EP(4), "moe.dispatch=fp8"}},
-                                    {2, {EP(2), "moe.dispatch=fp8", SHADOW}}};
+                                    {4, {EP(4), "moe.dispatch=fp8", SHADOW}}};
     (void)state;
     make_references();
     for (size_t i = 0; i < COUNT(narrow); i++) {

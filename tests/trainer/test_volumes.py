@@ -35,7 +35,7 @@ if NET:
     sys.argv.remove("net")
 RUN = os.path.join(BIN, "weft-run")
 TRAIN = os.path.join(BIN, "weft-train")
-DEADLINE_S = 60
+DEADLINE_S = 120
 STEPS = 2
 REAL = 4
 LAYERS, HIDDEN, HEADS, WIDE, SEQ, BATCH, GLOBAL = 3, 32, 4, 8, 24, 2, 8

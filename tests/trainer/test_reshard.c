@@ -262,7 +262,7 @@ static void check_matrix(bool tied, size_t others)
 /* How many others go on from each. */
 static size_t count_others(void)
 {
-    return getenv("WEFT_TEST_LONG") ? LAYOUTS - 1 : job_is_slow() ? 1 : 2;
+    return getenv("WEFT_TEST_LONG") ? LAYOUTS - 1 : job_is_sanitized() ? 1 : 2;
 }
 
 static void test_reshard_from_each_layout_to_others(void **state)

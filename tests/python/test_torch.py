@@ -1,51 +1,18 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""torch.distributed over weft: test_torch.py LIB, the folder of libweft.so.
-
-Builds the package against the torch of WEFT_TORCH_PYTHON, else of this Python,
-and runs torch_ranks.py's checks on 2 to 4 ranks. Without a torch of 2.1 or
+"""torch.distributed over weft: test_torch.py FOLDER, where torch_package.py has
+built; runs torch_ranks.py's checks on 2 to 4 ranks. Without a torch of 2.1 or
 later there is nothing to test: exit status 77."""
 import os
-import re
-import shutil
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 import unittest
 
-LIB = os.path.abspath(sys.argv.pop(1))
-HERE = os.path.dirname(os.path.abspath(__file__))
-ROOT = os.path.dirname(os.path.dirname(HERE))
-PYTHON = os.environ.get("WEFT_TORCH_PYTHON", sys.executable)
+from torch_package import HERE, PYTHON, need_torch, package_of
+
+FOLDER = package_of(os.path.abspath(sys.argv.pop(1)))
 LIMIT_S = 120
-FOLDER = None  # where the package is
-
-
-def find_torch():
-    """Its version, or why there is none."""
-    done = subprocess.run(
-        [PYTHON, "-c", "import torch, setuptools; print(torch.__version__)"],
-        capture_output=True, text=True, check=False)
-    if done.returncode:
-        return None, done.stderr.strip().split("\n")[-1]
-    version = done.stdout.strip()
-    numbers = [int(n) for n in re.findall(r"\d+", version)[:2]]
-    return (version, "") if numbers >= [2, 1] else (None, f"torch {version}")
-
-
-def build(folder):
-    source = os.path.join(folder, "source")
-    for part in ("python", "include"):
-        shutil.copytree(os.path.join(ROOT, part), os.path.join(source, part),
-                        ignore=shutil.ignore_patterns("build", "*.egg-info"))
-    done = subprocess.run(
-        [PYTHON, "setup.py", "-q", "build_ext", "--inplace"],
-        cwd=os.path.join(source, "python"), capture_output=True, text=True,
-        check=False, env=dict(os.environ, WEFT_LIB=LIB, MAX_JOBS="2"))
-    if done.returncode:
-        sys.exit(done.stdout + done.stderr)
-    return os.path.join(source, "python")
 
 
 def free_port():
@@ -108,11 +75,11 @@ class Torch(unittest.TestCase):
     def test_works_that_nobody_keeps(self):
         self.every("dropped", (2,))
 
-    def test_limits_of_time(self):
-        self.every("limits", (2,))
-
     def test_monitored_barrier(self):
         self.every("monitored", (3,))
+
+    def test_limits_of_time(self):
+        self.every("limits", (2,))
 
     def test_works_and_futures(self):
         self.every("work")
@@ -142,11 +109,5 @@ class Torch(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    torch, why = find_torch()
-    if not torch:
-        print(f"{PYTHON}: no torch of 2.1 or later ({why}): nothing to test "
-              "weft_torch with; WEFT_TORCH_PYTHON can name a Python")
-        sys.exit(77)
-    with tempfile.TemporaryDirectory() as made:
-        FOLDER = build(made)
-        unittest.main(verbosity=2)
+    need_torch()
+    unittest.main(verbosity=2)

@@ -229,7 +229,7 @@ static void test_documents_are_cut_as_sequences_are(void **state)
                                {4, {CONTEXT(4), BOTH(2), LAYOUT(zigzag)}},
                                {6, {CONTEXT(2), LAYOUT(stripe), PIPE(3)}},
                                {3, {PIPE(3)}}};
-    check_cuts(cuts, sizeof(cuts) / sizeof(*cuts), model);
+    check_cuts(cuts, sizeof(cuts) / sizeof(*cuts), 3, model);
     job_result packed = run(&(cut){1, {NULL}}, model, NULL);
     job_result whole = run(&(cut){1, {"model.layers=3", NULL}}, plain, NULL);
     assert_true(distance(packed.loss[0], whole.loss[0]) > 100 * most);

@@ -169,7 +169,7 @@ static void test_heads_are_exchanged_alone_and_in_rings(void **state)
     (void)state;
     const cut cuts[] = {{2, {CONTEXT(2), ULYSSES}},
                         {4, {CONTEXT(4), BOTH(2), LAYOUT(zigzag)}},
-                        {4, {CONTEXT(4), ULYSSES, LAYOUT(zigzag)}},
+                        {4, {CONTEXT(4), ULYSSES}},
                         {4, {CONTEXT(4), BOTH(2)}},
                         {4, {CONTEXT(4), BOTH(2), LAYOUT(stripe)}},
                         {8, {CONTEXT(8), BOTH(4), LAYOUT(zigzag)}}};
@@ -232,7 +232,7 @@ static void test_documents_are_cut_as_sequences_are(void **state)
     check_cuts(cuts, sizeof(cuts) / sizeof(*cuts), 3, model);
     job_result packed = run(&(cut){1, {NULL}}, model, NULL);
     job_result whole = run(&(cut){1, {"model.layers=3", NULL}}, plain, NULL);
-    assert_true(distance(packed.loss[0], whole.loss[0]) > 100 * most);
+    assert_true(distance(packed.grad_norm[0], whole.grad_norm[0]) > 10 * most);
     job_result_fini(&packed);
     job_result_fini(&whole);
 }

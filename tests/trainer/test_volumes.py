@@ -17,7 +17,7 @@ the byte, with what else travels as terms of their own:
          each row, scales, and weights' gradients
 
 Method: jobs under weft-run on a tiny model, rank 0's moved_bytes of --metrics in
-each step; it has sent half and received half, as what ranks do is the same. All
+a step; it has sent half and received half, as what ranks do is the same. All
 tokens go to all experts where bytes of experts are counted. One job has ranks
 that share no memory.
 """
@@ -36,7 +36,7 @@ if NET:
 RUN = os.path.join(BIN, "weft-run")
 TRAIN = os.path.join(BIN, "weft-train")
 DEADLINE_S = 120
-STEPS = 2
+STEPS = 3
 REAL = 4
 LAYERS, HIDDEN, HEADS, WIDE, SEQ, BATCH, GLOBAL = 3, 32, 4, 8, 24, 2, 8
 CONFIG = """\
@@ -117,12 +117,17 @@ class Volumes(unittest.TestCase):
         return steps
 
     def check(self, ranks, settings, sent, **variables):
-        """sent: by class, in a step; classes that are not there move nothing."""
-        for step in self.train(ranks, settings, **variables):
-            self.assertEqual(step["dropped"], 0)
-            for name in ("tp", "cp", "ep"):
-                self.assertEqual(step["moved_bytes"][name],
-                                 2 * sent.get(name, 0), (settings, name))
+        """sent: by class, in a step; classes that are not there move nothing.
+        A transfer is of the step in which its end is seen, so a busy machine
+        may count one in the step behind its own."""
+        steps = self.train(ranks, settings, **variables)
+        self.assertEqual([step["dropped"] for step in steps], [0] * STEPS)
+        for name in ("tp", "cp", "ep"):
+            moved = [step["moved_bytes"][name] for step in steps]
+            wanted = 2 * sent.get(name, 0)
+            self.assertEqual(sorted(moved)[STEPS // 2], wanted,
+                             (settings, name))
+            self.assertLessEqual(sum(moved), STEPS * wanted, (settings, name))
 
     def test_tensor(self):
         size = "parallel.tensor_model_parallel_size=%d"

@@ -178,8 +178,8 @@ weft_status wefti_config_check_experts(const wefti_config *config, int nranks)
     const wefti_mesh sizes = wefti_config_mesh(config, nranks);
     wefti_mesh mesh;
     if (config->model.experts == 0) {
-        weft_status status = check_unread(config);
-        return status == WEFT_OK ? check_dense(config) : status;
+        weft_status status = check_dense(config);
+        return status == WEFT_OK ? check_unread(config) : status;
     }
     weft_status status = check_unread(config);
     if (status == WEFT_OK) {

@@ -54,13 +54,17 @@ static wefti_footprint plan_of(const wefti_replica *replica)
 {
     const wefti_parameters *plan = &replica->plan;
     const wefti_model_shape *shape = &plan->shape;
-    wefti_footprint sum = {.parameters_bytes =
-                               (wefti_model_elems(shape, plan->flat_elems) +
-                                (shape->narrow ? plan->own_elems : 0)) *
-                               sizeof(real),
-                           .gradients_bytes = (1 + count_levels(replica)) *
-                                              plan->flat_elems * sizeof(real),
-                           .moments_bytes = 2 * plan->own_elems * sizeof(real)};
+    const size_t masters_bytes =
+        shape->narrow ? plan->own_elems * sizeof(real) : 0;
+    wefti_footprint sum = {
+        .parameters_bytes =
+            wefti_model_elems(shape, plan->flat_elems) * sizeof(real),
+        .gradients_bytes =
+            (1 + count_levels(replica)) * plan->flat_elems * sizeof(real),
+        .moments_bytes = 2 * plan->own_elems * sizeof(real)};
+    /* They are where the moments are. */
+    *(replica->config.offload ? &sum.moments_bytes : &sum.parameters_bytes) +=
+        masters_bytes;
     add_pipe(replica, &sum);
     for (size_t g = 0; replica->config.offload && g < plan->group_count; g++) {
         sum.buffers_bytes += wefti_optimizer_room_bytes(plan, g);

@@ -106,6 +106,11 @@ static weft_status plan(measurement *all, const wefti_replica *replica)
     }
     size_t several = 0;
     find_classes(replica, all->there);
+    /* Copies of a tied tensor are summed where the model has no other copy. */
+    set_mode(&all->series[WEFTI_MEASURE_COMPUTE].modes, WEFT_CLASS_DP,
+             WEFT_BUCKET_OFF);
+    set_mode(&all->series[WEFTI_MEASURE_SERIAL].modes, WEFT_CLASS_DP,
+             WEFT_BUCKET_BLOCKING);
     for (int c = 0; c < WEFT_CLASS_COUNT; c++) {
         several += all->there[c];
         if (all->there[c]) {

@@ -25,8 +25,8 @@ enum {
     UNANSWERED_MOST = 6  /* times that bytes are sent again: 13 s or so */
 };
 
-/* How long a peer that has closed one rail may take for the others, and what
- * it has sent over them. */
+/* How long a peer that has closed one rail may say nothing over the others
+ * before they are taken for closed too. */
 #define END_NS INT64_C(5000000000)
 
 enum { WELCOME = 'w', ELSEWHERE = 'e' }; /* answers */
@@ -332,6 +332,15 @@ static void stop_reading(wefti_tcp_links *port, wefti_tcp_link *self,
     }
 }
 
+/* A peer that has closed a rail is not done with the others. */
+static void hear(wefti_tcp_links *port, const wefti_tcp_link *self)
+{
+    wefti_tcp_peer *peer = &port->peers[self->peer];
+    if (peer->ended_ns != 0) {
+        peer->ended_ns = wefti_clock_ns();
+    }
+}
+
 static bool handle_link(wefti_tcp_links *port, wefti_tcp_link *self,
                         uint32_t events)
 {
@@ -357,6 +366,8 @@ static bool handle_link(wefti_tcp_links *port, wefti_tcp_link *self,
         wefti_tcp_result result = wefti_tcp_stream_read(&self->stream);
         if (result == WEFTI_TCP_BROKEN || result == WEFTI_TCP_ENDED) {
             stop_reading(port, self, result);
+        } else if (result == WEFTI_TCP_MOVED) {
+            hear(port, self);
         }
         moved |= result != WEFTI_TCP_NOTHING;
     }
@@ -530,6 +541,8 @@ static void look_at(wefti_tcp_links *port, wefti_tcp_link *link, int64_t now_ns)
                             port->rails[link->rail].name);
         lose(port, link, "nothing is answered any more");
     } else if (ends_late(port, link->peer, now_ns)) {
+        while (wefti_tcp_stream_read(&link->stream) == WEFTI_TCP_MOVED) {
+        }
         lose_when_read(port, link, ECONNRESET);
     }
 }

@@ -56,7 +56,7 @@ typedef struct wefti_tcp_link {
 /*
  * addresses  of the peer's rails; borrowed
  * numbered   how many messages with a number have gone to it
- * ended_ns   when it closed the first of its links; 0: none
+ * ended_ns   when it closed one of its links, or spoke since; 0: none is
  */
 typedef struct wefti_tcp_peer {
     bool lost;

@@ -419,11 +419,13 @@ static void test_config_digest_changes_with_lasting_keys_only(void **state)
     static const struct {
         const char *setting;
         bool same;
-    } changes[] = {{"train.steps=0", true},       {"train.lr=1", true},
-                   {"checkpoint.dir=x", true},    {"data.paths=[q]", true},
-                   {"model.layers=4", true},      {"model.layers=5", false},
-                   {"model.rope_theta=1", false}, {"data.seed=2", false},
-                   {"model.vocab=256", true},     {"model.vocab=257", false}};
+    } changes[] = {
+        {"train.steps=0", true},        {"train.lr=1", true},
+        {"checkpoint.dir=x", true},     {"data.paths=[q]", true},
+        {"model.layers=4", true},       {"model.layers=5", false},
+        {"model.rope_theta=1", false},  {"data.seed=2", false},
+        {"data.document_end=-1", true}, {"data.document_end=9", false},
+        {"model.vocab=256", true},      {"model.vocab=257", false}};
     assert_int_equal(read_text(&config, HEAD, NULL), WEFT_OK);
     wefti_config_digest(&config, first);
     wefti_config_fini(&config);

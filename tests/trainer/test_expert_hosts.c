@@ -132,10 +132,10 @@ static void check_limit(const char *domains, const char *limit,
 static void test_expert_hosts_of_a_token_are_as_few_as_wanted(void **state)
 {
     (void)state;
-    check_limit("a,a,b,b", "moe.node_limit=0", "moe.nodes=2", 2);
+    check_limit("a,a,b,b", "moe.node_limit=0", "moe.nodes=0", 2);
     check_limit("a,a,b,b", "moe.node_limit=1", "moe.nodes=2", 1);
     assert_int_equal(atomic_load(&hops), 2);
-    check_limit("a,b,c,d", "moe.node_limit=0", "moe.nodes=4", 3);
+    check_limit("a,b,c,d", "moe.node_limit=0", "moe.nodes=0", 3);
     check_limit("a,b,c,d", "moe.node_limit=2", "moe.nodes=4", 2);
     assert_int_equal(atomic_load(&hops), 1);
 }

@@ -385,6 +385,7 @@ static void test_experts_what_is_not_possible_is_refused_by_name(void **state)
         {{2, {TP(2)}}, "sequence_parallel: true"},
         {{2, {EP(2), "checkpoint.inside=1"}}, "is not possible"},
         {{2, {"moe.dispatch=fp8"}}, "no token travels"},
+        {{1, {"moe.nodes=2"}}, "with a moe.node_limit alone"},
         {{1, {"moe.node_limit=1", "moe.nodes=3"}}, "that work: 2 or 4"},
         {{1, {"moe.node_limit=1", "moe.nodes=4"}}, "allowed is 0, or 2"},
         {{1, {"model.experts=0", "moe.node_limit=1"}}, "model.experts 0"}};

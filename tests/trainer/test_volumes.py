@@ -125,9 +125,10 @@ class Volumes(unittest.TestCase):
         for name in ("tp", "cp", "ep"):
             moved = [step["moved_bytes"][name] for step in steps]
             wanted = 2 * sent.get(name, 0)
-            self.assertEqual(sorted(moved)[STEPS // 2], wanted,
-                             (settings, name))
-            self.assertLessEqual(sum(moved), STEPS * wanted, (settings, name))
+            self.assertIn(wanted, moved, (settings, name))
+            for count in range(1, STEPS + 1):
+                self.assertLessEqual(sum(moved[:count]), count * wanted,
+                                     (settings, name, moved))
 
     def test_tensor(self):
         size = "parallel.tensor_model_parallel_size=%d"

@@ -170,7 +170,7 @@ weft_status wefti_checkpoint_reader_match(const wefti_checkpoint_reader *reader,
         return wefti_error(WEFT_ERR_INVALID,
                            "%s: was written with another model or data "
                            "settings (model.*, data.seed, "
-                           "data.validation_fraction)",
+                           "data.document_end, data.validation_fraction)",
                            reader->folder);
     }
     return memcmp(header->data_hash, expect->data_hash,

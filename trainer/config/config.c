@@ -137,12 +137,16 @@ void wefti_config_digest(const wefti_config *config,
         const wefti_config_key *key = &wefti_config_keys[i];
         char line[160];
         char value[64];
-        if (!key->lasting) {
+        if (!key->lasting && !key->lasting_if_set) {
             continue;
         }
-        int length =
-            snprintf(line, sizeof(line), "%s.%s=%s\n", key->section, key->name,
-                     wefti_config_key_print(config, key, value, sizeof(value)));
+        const char *printed =
+            wefti_config_key_print(config, key, value, sizeof(value));
+        if (key->lasting_if_set && strcmp(printed, key->fallback) == 0) {
+            continue;
+        }
+        int length = snprintf(line, sizeof(line), "%s.%s=%s\n", key->section,
+                              key->name, printed);
         crypto_generichash_update(&state, (unsigned char *)line,
                                   (size_t)length);
     }

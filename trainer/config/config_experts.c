@@ -165,6 +165,10 @@ static weft_status check_unread(const wefti_config *config)
         return refuse_key(config, "moe", "balance_every",
                           "needs experts: set model.experts above 0");
     }
+    if (config->moe.nodes > 0 && config->moe.node_limit == 0) {
+        return refuse_key(config, "moe", "nodes",
+                          "is read with a moe.node_limit alone; allowed is 0");
+    }
     return config->moe.room > 0 &&
                    (dense || config->parallel.expert_model_parallel_size == 1)
                ? refuse_key(config, "moe", "room",

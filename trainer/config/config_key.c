@@ -101,7 +101,7 @@ const wefti_config_key wefti_config_keys[] = {
      .about = "of each file, its end, that is not trained on"},
     {INT(data, seed, 0, SEED_MOST, "1"), .lasting = true,
      .about = "of the order in which sequences come"},
-    {INT(data, document_end, -1, 1048575, "-1"), .lasting = true,
+    {INT(data, document_end, -1, 1048575, "-1"), .lasting_if_set = true,
      .about = "token that ends a document, of which attention sees no other; "
               "-1: none"},
 

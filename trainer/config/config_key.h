@@ -37,6 +37,7 @@ typedef struct wefti_config_key {
     const char *about;        /* in a few words, without a full stop */
     const char *now;          /* the only value possible yet; NULL: all are */
     bool lasting;             /* a checkpoint and its resumption share it */
+    bool lasting_if_set;      /* likewise, unless it has its default */
     /* Words may differ by rank, what stands there may not (of all other keys
      * the value may not): see trainer/agreement.h. */
     bool by_content;

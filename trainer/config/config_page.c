@@ -17,7 +17,8 @@ static void print_section(const char *section, FILE *file)
 static void print_key(const wefti_config_key *key, FILE *file)
 {
     char allowed[256];
-    fprintf(file, "| `%s`%s | %s | ", key->name, key->lasting ? " \\*" : "",
+    fprintf(file, "| `%s`%s | %s | ", key->name,
+            key->lasting || key->lasting_if_set ? " \\*" : "",
             key->fallback ? key->fallback : "must be given");
     if (key->now) {
         fprintf(file, "%s; not yet: %s", key->now,

@@ -329,6 +329,9 @@ class weft_backend : public c10d::Backend
 
     intrusive_ptr<Work> recv(tensors &list, int peer, int tag) override
     {
+        require(peer >= 0 && peer < getSize(), WEFT_ERR_INVALID,
+                "recv from rank " + std::to_string(peer) + " of " +
+                    std::to_string(getSize()));
         return receive(OpType::RECV, "weft:recv", list, peer, tag);
     }
 

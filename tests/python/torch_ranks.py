@@ -311,6 +311,10 @@ def check_refusals():
             torch.zeros(3, dtype=torch.bool), dist.ReduceOp.AVG)
     refuses((ValueError, RuntimeError), "", dist.all_gather_into_tensor,
             torch.zeros(SIZE * 3 + 1), torch.zeros(3))
+    for rank in (-1, SIZE, 99):
+        text = f"rank {rank} of {SIZE}"
+        refuses(ValueError, text, dist.isend, torch.zeros(3), rank)
+        refuses(ValueError, text, dist.irecv, torch.zeros(3), rank)
     tensor = torch.ones(2)
     dist.all_reduce(tensor)  # nothing was queued, all goes on
     same(tensor, torch.full((2,), float(SIZE)))

@@ -252,8 +252,9 @@ def check_monitored():
 
 
 def check_limits():
-    """What nobody sends ends with an error that says so."""
-    group = dist.new_group(timeout=datetime.timedelta(seconds=2))
+    """What nobody sends ends with an error that says so, after the group's
+    limit, within which all must have met to make it."""
+    group = dist.new_group(timeout=datetime.timedelta(seconds=30))
     if RANK == 0:
         refuses(dist.DistBackendError, "the timeout is over", dist.recv,
                 torch.empty(2), tag=7, group=group)

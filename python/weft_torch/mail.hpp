@@ -115,6 +115,8 @@ class mail
         return kept;
     }
 
+    /* The work raises what is wrong with it: others of its list may be under
+     * way. */
     void expect(const letter_ptr &one)
     {
         std::lock_guard<std::mutex> hold(at_->lock);
@@ -329,6 +331,24 @@ class mail
         from.aside.push_back(std::move(kept));
     }
 
+    static std::exception_ptr find_mismatch(const letter &one,
+                                            const letterhead &head)
+    {
+        try {
+            require(head.count == one.part.count &&
+                        head.dtype == (uint64_t)one.part.dtype,
+                    WEFT_ERR_INVALID,
+                    "recv from rank " + std::to_string(one.sender) + ", tag " +
+                        std::to_string(one.tag) + ": of " +
+                        std::to_string(one.part.count) +
+                        " elements, or of another type; sent were " +
+                        std::to_string(head.count));
+        } catch (...) {
+            return std::current_exception();
+        }
+        return nullptr;
+    }
+
     bool take_aside(letter &one, int peer)
     {
         std::list<kept_aside> &aside = boxes_[peer].aside;
@@ -336,15 +356,11 @@ class mail
             if (it->head.tag != one.tag) {
                 continue;
             }
-            require(it->head.count == one.part.count &&
-                        it->head.dtype == (uint64_t)one.part.dtype,
-                    WEFT_ERR_INVALID,
-                    "recv from rank " + std::to_string(peer) + ", tag " +
-                        std::to_string(one.tag) + ": of " +
-                        std::to_string(one.part.count) +
-                        " elements, or of another type; sent were " +
-                        std::to_string(it->head.count));
             one.sender = peer;
+            one.failure = find_mismatch(one, it->head);
+            if (one.failure) {
+                return true; /* the next receive of that tag may fit */
+            }
             one.bytes = it->request;
             one.aside = it->bytes;
             aside.erase(it);

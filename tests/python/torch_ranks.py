@@ -305,6 +305,26 @@ def check_groups():
     same(tensor, sum(values(r, 10) for r in RANKS if r % 2 == RANK % 2))
 
 
+def check_mismatched_message():
+    """The receive alone fails, of a list of which others are under way."""
+    right, left = (RANK + 1) % SIZE, (RANK - 1) % SIZE
+    sends = [dist.isend(values(RANK, 3), right, tag=tag) for tag in (1, 2)]
+    three, five = torch.empty(3), torch.empty(5)
+    dist.recv(three, left, tag=2)  # what came before it is kept aside
+    works = dist.batch_isend_irecv(
+        [dist.P2POp(dist.isend, values(RANK, 5), right, tag=3),
+         dist.P2POp(dist.irecv, torch.empty(4), left, tag=1)])
+    dist.recv(five, left, tag=3)
+    same(five, values(left, 5))
+    refuses(ValueError, "of 4 elements, or of another type; sent were 3",
+            lambda: [work.wait() for work in works])
+    three.zero_()
+    dist.recv(three, left, tag=1)
+    same(three, values(left, 3))
+    for work in sends:
+        work.wait()
+
+
 def check_refusals():
     refuses(NotImplementedError, "a reduction of Short", dist.all_reduce,
             torch.zeros(3, dtype=torch.int16))
@@ -316,6 +336,7 @@ def check_refusals():
         text = f"rank {rank} of {SIZE}"
         refuses(ValueError, text, dist.isend, torch.zeros(3), rank)
         refuses(ValueError, text, dist.irecv, torch.zeros(3), rank)
+    check_mismatched_message()
     tensor = torch.ones(2)
     dist.all_reduce(tensor)  # nothing was queued, all goes on
     same(tensor, torch.full((2,), float(SIZE)))

@@ -324,7 +324,8 @@ class weft_backend : public c10d::Backend
         if (!coalesces_) {
             post(parts, made);
         }
-        return end(OpType::SEND, "weft:send", std::move(made), 1 + 2 * peer);
+        return end(OpType::SEND, "weft:send", std::move(made),
+                   lane_of_sends(peer));
     }
 
     intrusive_ptr<Work> recv(tensors &list, int peer, int tag) override
@@ -364,7 +365,7 @@ class weft_backend : public c10d::Backend
             mail_->expect(one);
         }
         return end(OpType::COALESCED, "weft:coalesced", std::move(made),
-                   has_messages ? -1 : 0);
+                   has_messages ? kReceives : kCollectives);
     }
 
   private:
@@ -390,9 +391,8 @@ class weft_backend : public c10d::Backend
         made.requests.push_back(office_->begin(list));
     }
 
-    /* Lane of a future: 0, collectives; -1, a list of messages. */
     intrusive_ptr<Work> end(OpType type, const char *title, begun &&made,
-                            int lane = 0)
+                            int lane = kCollectives)
     {
         if (coalesces_) {
             batch_.merge(std::move(made));
@@ -531,7 +531,7 @@ class weft_backend : public c10d::Backend
         if (!coalesces_) {
             mail_->expect(one);
         }
-        return end(type, title, std::move(made), 2 + 2 * peer);
+        return end(type, title, std::move(made), kReceives);
     }
 
     /* ---- life -------------------------------------------------------------

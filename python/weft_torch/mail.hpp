@@ -35,6 +35,10 @@ namespace weft_torch
 
 using moment = std::chrono::steady_clock::time_point;
 
+/* Between two looks, of somebody whom nothing wakes. */
+constexpr std::chrono::microseconds kShortNap{10};
+constexpr std::chrono::microseconds kLongNap{1000};
+
 struct letterhead {
     int64_t tag;
     uint64_t count;
@@ -144,7 +148,7 @@ class mail
 
     void wait(letter &one)
     {
-        auto nap = std::chrono::microseconds(10);
+        auto nap = kShortNap;
         std::unique_lock<std::mutex> hold(at_->lock);
         for (look_for(one); !one.is_found(); look_for(one)) {
             const request_ptr head =
@@ -211,8 +215,6 @@ class mail
         bool knows_us = false; /* was sent a message */
         std::list<kept_aside> aside;
     };
-
-    static constexpr std::chrono::microseconds kLongNap{1000};
 
     std::vector<int> senders(const letter &one) const
     {

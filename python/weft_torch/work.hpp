@@ -5,8 +5,10 @@
  *
  * What lies in pieces, or is not dense, goes through one dense tensor, which is
  * copied back by whoever finds the work done first. Futures are completed by
- * threads that wait in the order of posting: one for collectives, one for each
- * peer and direction of messages, made when somebody asks for a future.
+ * threads, made when somebody asks for a future: one for collectives and one
+ * for the sends to each peer wait in the order of posting; one for receives,
+ * and for lists of messages, looks for those that are done, in whatever order
+ * they come.
  */
 #ifndef WEFT_TORCH_WORK_HPP
 #define WEFT_TORCH_WORK_HPP
@@ -60,7 +62,15 @@ struct begun {
 
 class weft_work;
 
-/* Threads that complete futures, by lane: those of one end in order. */
+/* Lanes of futures: those of one end in order, but for receives. */
+constexpr int kCollectives = 0;
+constexpr int kReceives = -1;
+inline int lane_of_sends(int peer)
+{
+    return 1 + peer;
+}
+
+/* Threads that complete futures, one for each lane. */
 class completer
 {
   public:
@@ -76,7 +86,8 @@ class completer
         std::deque<intrusive_ptr<weft_work>> waiting;
         std::thread thread;
     };
-    void run(line &mine);
+    void run_in_order(line &mine);
+    void run_in_any_order(line &mine);
 
     std::mutex lock_;
     std::condition_variable changed_;
@@ -304,7 +315,10 @@ inline void completer::add(int lane, intrusive_ptr<weft_work> work)
             line &mine = lines_[lane];
             mine.waiting.push_back(std::move(work));
             if (!mine.thread.joinable()) {
-                mine.thread = std::thread([this, &mine] { run(mine); });
+                mine.thread =
+                    std::thread(lane == kReceives ? &completer::run_in_any_order
+                                                  : &completer::run_in_order,
+                                this, std::ref(mine));
             }
             changed_.notify_all();
             return;
@@ -313,7 +327,7 @@ inline void completer::add(int lane, intrusive_ptr<weft_work> work)
     work->block(); /* the communicator is gone: all its requests have ended */
 }
 
-inline void completer::run(line &mine)
+inline void completer::run_in_order(line &mine)
 {
     std::unique_lock<std::mutex> hold(lock_);
     for (;;) {
@@ -326,6 +340,38 @@ inline void completer::run(line &mine)
         hold.unlock();
         work->block();
         work.reset();
+        hold.lock();
+    }
+}
+
+/* Not in order: the first may come last, or never. */
+inline void completer::run_in_any_order(line &mine)
+{
+    std::deque<intrusive_ptr<weft_work>> pending;
+    auto nap = kShortNap;
+    std::unique_lock<std::mutex> hold(lock_);
+    for (;;) {
+        if (pending.empty()) {
+            changed_.wait(hold,
+                          [&] { return stopped_ || !mine.waiting.empty(); });
+        } else {
+            changed_.wait_for(hold, nap);
+        }
+        if (pending.empty() && mine.waiting.empty()) {
+            return;
+        }
+        nap = std::min(nap * 2, kLongNap);
+        if (!mine.waiting.empty()) {
+            nap = kShortNap;
+        }
+        std::move(mine.waiting.begin(), mine.waiting.end(),
+                  std::back_inserter(pending));
+        mine.waiting.clear();
+        hold.unlock();
+        if (std::erase_if(pending,
+                          [](auto &work) { return work->isCompleted(); })) {
+            nap = kShortNap;
+        }
         hold.lock();
     }
 }

@@ -198,6 +198,15 @@ def check_tags():
     for i in (1, 2, 0):
         receives[i].wait()
         same(got[i], values(left + i, 500000))
+    futures = [dist.irecv(torch.empty(4), left, tag=i).get_future()
+               for i in range(2)]
+    dist.send(values(RANK, 4), right, tag=1)
+    futures[1].wait()  # though the first one's message has yet to be sent
+    dist.barrier()
+    assert not futures[0].done()
+    dist.barrier()
+    dist.send(values(RANK, 4), right, tag=0)
+    futures[0].wait()
     pair = [torch.empty(4), torch.empty(4)]
     for work in dist.batch_isend_irecv(
             [dist.P2POp(dist.irecv, pair[0], left, tag=1),

@@ -102,14 +102,10 @@ class mail
     at::Tensor enclose(std::vector<weft_p2p> &list, const weft_p2p &part,
                        int tag)
     {
-        {
-            std::lock_guard<std::mutex> hold(at_->lock);
-            require(part.peer >= 0 && part.peer < (int)boxes_.size(),
-                    WEFT_ERR_INVALID,
-                    "send to rank " + std::to_string(part.peer) + " of " +
-                        std::to_string(boxes_.size()));
-            boxes_[part.peer].knows_us = true;
-        }
+        require(part.peer >= 0 && part.peer < (int)boxes_.size(),
+                WEFT_ERR_INVALID,
+                "send to rank " + std::to_string(part.peer) + " of " +
+                    std::to_string(boxes_.size()));
         const at::Tensor kept =
             at::empty({(int64_t)sizeof(letterhead)}, at::kByte);
         auto *head = static_cast<letterhead *>(kept.data_ptr());
@@ -182,8 +178,8 @@ class mail
         }
     }
 
-    /* Nobody looks for messages from now on. Whom this rank has sent any, may
-     * have asked for the next head: he is told that there is none. */
+    /* Nobody looks for messages from now on. Others may have asked for the next
+     * head: they are told that there is none. */
     void stop()
     {
         {
@@ -211,8 +207,7 @@ class mail
         letterhead head;
         request_ptr request; /* the next head's; none: not asked for */
         bool is_endless = false;
-        bool is_gone = false;  /* has taken leave */
-        bool knows_us = false; /* was sent a message */
+        bool is_gone = false; /* has taken leave */
         std::list<kept_aside> aside;
     };
 
@@ -378,22 +373,32 @@ class mail
                 read_heads(peer);
             }
         }
-        if (!one.is_found() && !has_limit(one) &&
-            std::chrono::steady_clock::now() >= one.end) {
-            lose(one);
+        if (one.is_found() || has_limit(one)) {
+            return;
+        }
+        if (has_nobody(one)) {
+            lose(one, WEFT_ERR_PEER, "all others have left the group");
+        } else if (std::chrono::steady_clock::now() >= one.end) {
+            lose(one, WEFT_ERR_TIMEOUT,
+                 "the timeout is over: nobody has sent it");
         }
     }
 
-    void lose(letter &one)
+    bool has_nobody(const letter &one) const
     {
+        const std::vector<int> all = senders(one);
+        return std::all_of(all.begin(), all.end(),
+                           [&](int peer) { return boxes_[peer].is_gone; });
+    }
+
+    void lose(letter &one, weft_status status, const char *why)
+    {
+        const std::string from = one.part.peer == kAnyone
+                                     ? std::string("any rank")
+                                     : "rank " + std::to_string(one.part.peer);
         try {
-            fail(WEFT_ERR_TIMEOUT,
-                 "weft: the timeout is over: recv from " +
-                     (one.part.peer == kAnyone
-                          ? std::string("any rank")
-                          : "rank " + std::to_string(one.part.peer)) +
-                     ", tag " + std::to_string(one.tag) +
-                     ": nobody has sent it");
+            fail(status, "weft: recv from " + from + ", tag " +
+                             std::to_string(one.tag) + ": " + why);
         } catch (...) {
             one.failure = std::current_exception();
         }
@@ -418,7 +423,7 @@ class mail
         std::vector<weft_p2p> list;
         farewell_.tag = kFarewell;
         for (int peer = 0; peer < (int)boxes_.size(); peer++) {
-            if (boxes_[peer].knows_us) {
+            if (peer != rank_) {
                 list.push_back(head_part(WEFT_P2P_SEND, &farewell_, peer));
             }
         }

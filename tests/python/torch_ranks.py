@@ -239,6 +239,31 @@ def check_any_source():
     dist.barrier()
 
 
+def check_leaving():
+    """Who leaves without ever having sent anything holds up no receive from
+    any rank, until all others have left."""
+    group = dist.new_group()
+    leave = group._get_backend(torch.device("cpu")).shutdown
+    got = torch.empty(6)
+    if RANK == 0:
+        work = dist.irecv(got, group=group)
+        other = dist.irecv(torch.empty(6), group=group, tag=1)
+    dist.barrier()
+    if RANK > 1:
+        leave()
+    dist.barrier()
+    if RANK == 1:
+        dist.send(values(1, 6), 0, group=group)
+        leave()
+    if RANK == 0:
+        work.wait()
+        same(got, values(1, 6))
+        refuses(dist.DistBackendError, "all others have left", other.wait)
+        refuses(dist.DistBackendError, "rank 2 has left", dist.recv, got, 2,
+                group=group)
+        leave()
+
+
 def check_dropped():
     """A work that nobody keeps keeps its tensors."""
     for _ in range(50):

@@ -365,7 +365,7 @@ class weft_backend : public c10d::Backend
             mail_->expect(one);
         }
         return end(OpType::COALESCED, "weft:coalesced", std::move(made),
-                   has_messages ? kReceives : kCollectives);
+                   has_messages ? kAnyOrder : kCollectives);
     }
 
   private:
@@ -531,7 +531,7 @@ class weft_backend : public c10d::Backend
         if (!coalesces_) {
             mail_->expect(one);
         }
-        return end(type, title, std::move(made), kReceives);
+        return end(type, title, std::move(made), kAnyOrder);
     }
 
     /* ---- life -------------------------------------------------------------
@@ -545,10 +545,12 @@ class weft_backend : public c10d::Backend
         if (PyGILState_Check()) {
             others = std::make_unique<pybind11::gil_scoped_release>();
         }
+        bool is_endless = false;
         if (mail_) {
             mail_->stop();
+            is_endless = mail_->is_awaited();
         }
-        office_->close();
+        office_->close(is_endless);
         futures_->stop();
     }
 

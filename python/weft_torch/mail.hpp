@@ -195,6 +195,14 @@ class mail
         }
     }
 
+    /* Whether somebody waits for what has not been sent. */
+    bool is_awaited()
+    {
+        std::lock_guard<std::mutex> hold(at_->lock);
+        look_for_all();
+        return !waiting_.empty();
+    }
+
   private:
     struct kept_aside {
         letterhead head;
@@ -384,6 +392,14 @@ class mail
         }
     }
 
+    void look_for_all()
+    {
+        const std::vector<letter_ptr> now(waiting_.begin(), waiting_.end());
+        for (const letter_ptr &one : now) {
+            look_for(*one);
+        }
+    }
+
     bool has_nobody(const letter &one) const
     {
         const std::vector<int> all = senders(one);
@@ -459,10 +475,7 @@ class mail
                 called_.wait_for(hold, kLongNap);
             }
             sleeps_ = false;
-            const std::vector<letter_ptr> now(waiting_.begin(), waiting_.end());
-            for (const letter_ptr &one : now) {
-                look_for(*one);
-            }
+            look_for_all();
         }
     }
 

@@ -62,9 +62,10 @@ struct begun {
 
 class weft_work;
 
-/* Lanes of futures: those of one end in order, but for receives. */
+/* Lanes: what is in one ends in order, but for receives and for what nobody
+ * keeps. */
 constexpr int kCollectives = 0;
-constexpr int kReceives = -1;
+constexpr int kAnyOrder = -1;
 inline int lane_of_sends(int peer)
 {
     return 1 + peer;
@@ -112,9 +113,9 @@ class weft_work : public Work
         if (!done_ && !has_ended()) {
             begun rest = std::move(what_);
             what_.requests.clear();
-            futures_->add(lane_, c10::make_intrusive<weft_work>(
-                                     rank_, opType_, nullptr, number_, lane_,
-                                     std::move(rest), futures_));
+            futures_->add(kAnyOrder, c10::make_intrusive<weft_work>(
+                                         rank_, opType_, nullptr, number_,
+                                         kAnyOrder, std::move(rest), futures_));
         }
         for (weft_request *request : what_.requests) {
             weft_request_destroy(request);
@@ -316,7 +317,7 @@ inline void completer::add(int lane, intrusive_ptr<weft_work> work)
             mine.waiting.push_back(std::move(work));
             if (!mine.thread.joinable()) {
                 mine.thread =
-                    std::thread(lane == kReceives ? &completer::run_in_any_order
+                    std::thread(lane == kAnyOrder ? &completer::run_in_any_order
                                                   : &completer::run_in_order,
                                 this, std::ref(mine));
             }
@@ -344,7 +345,8 @@ inline void completer::run_in_order(line &mine)
     }
 }
 
-/* Not in order: the first may come last, or never. */
+/* Not in order: the first may come last, or never. Nobody is in the
+ * communicator meanwhile, so that it can end what is left when it goes. */
 inline void completer::run_in_any_order(line &mine)
 {
     std::deque<intrusive_ptr<weft_work>> pending;

@@ -265,7 +265,18 @@ def check_leaving():
 
 
 def check_dropped():
-    """A work that nobody keeps keeps its tensors."""
+    """A work that nobody keeps keeps its tensors, and is done before its rank
+    leaves."""
+    group = dist.new_group(timeout=datetime.timedelta(seconds=60))
+    if RANK == 0:
+        dist.isend(values(0, 3000000), 1, group=group)
+        time.sleep(0.5)  # it is waited for by now
+        group._get_backend(torch.device("cpu")).shutdown()
+    elif RANK == 1:
+        time.sleep(2)  # the other one is leaving
+        got = torch.empty(3000000)
+        dist.recv(got, 0, group=group)
+        same(got, values(0, 3000000))
     for _ in range(50):
         dist.all_reduce(torch.ones(20000), async_op=True)
         dist.broadcast(torch.ones(20000), 0, async_op=True)

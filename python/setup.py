@@ -4,6 +4,7 @@
     WEFT_LIB   folder of libweft.so; without it build/release/lib of the
                checkout
 """
+import glob
 import os
 
 from setuptools import setup
@@ -25,6 +26,8 @@ setup(
     packages=["weft_torch"],
     ext_modules=[CppExtension(
         "weft_torch._backend", ["weft_torch/backend.cpp"],
+        depends=glob.glob("weft_torch/*.hpp") +
+        glob.glob(os.path.join(ROOT, "include/weft/*.h")),
         include_dirs=[os.path.join(ROOT, "include")],
         library_dirs=[LIB], libraries=["weft"],
         runtime_library_dirs=[LIB],

@@ -324,11 +324,15 @@ class weft_backend : public c10d::Backend
         if (!coalesces_) {
             post(parts, made);
         }
-        return end(OpType::SEND, "weft:send", std::move(made), 1 + 2 * peer);
+        return end(OpType::SEND, "weft:send", std::move(made),
+                   lane_of_sends(peer));
     }
 
     intrusive_ptr<Work> recv(tensors &list, int peer, int tag) override
     {
+        require(peer >= 0 && peer < getSize(), WEFT_ERR_INVALID,
+                "recv from rank " + std::to_string(peer) + " of " +
+                    std::to_string(getSize()));
         return receive(OpType::RECV, "weft:recv", list, peer, tag);
     }
 
@@ -361,7 +365,7 @@ class weft_backend : public c10d::Backend
             mail_->expect(one);
         }
         return end(OpType::COALESCED, "weft:coalesced", std::move(made),
-                   has_messages ? -1 : 0);
+                   has_messages ? kAnyOrder : kCollectives);
     }
 
   private:
@@ -387,9 +391,8 @@ class weft_backend : public c10d::Backend
         made.requests.push_back(office_->begin(list));
     }
 
-    /* Lane of a future: 0, collectives; -1, a list of messages. */
     intrusive_ptr<Work> end(OpType type, const char *title, begun &&made,
-                            int lane = 0)
+                            int lane = kCollectives)
     {
         if (coalesces_) {
             batch_.merge(std::move(made));
@@ -528,7 +531,7 @@ class weft_backend : public c10d::Backend
         if (!coalesces_) {
             mail_->expect(one);
         }
-        return end(type, title, std::move(made), 2 + 2 * peer);
+        return end(type, title, std::move(made), kAnyOrder);
     }
 
     /* ---- life -------------------------------------------------------------
@@ -542,10 +545,12 @@ class weft_backend : public c10d::Backend
         if (PyGILState_Check()) {
             others = std::make_unique<pybind11::gil_scoped_release>();
         }
+        bool is_endless = false;
         if (mail_) {
             mail_->stop();
+            is_endless = mail_->is_awaited();
         }
-        office_->close();
+        office_->close(is_endless);
         futures_->stop();
     }
 

@@ -35,6 +35,10 @@ namespace weft_torch
 
 using moment = std::chrono::steady_clock::time_point;
 
+/* Between two looks, of somebody whom nothing wakes. */
+constexpr std::chrono::microseconds kShortNap{10};
+constexpr std::chrono::microseconds kLongNap{1000};
+
 struct letterhead {
     int64_t tag;
     uint64_t count;
@@ -98,14 +102,10 @@ class mail
     at::Tensor enclose(std::vector<weft_p2p> &list, const weft_p2p &part,
                        int tag)
     {
-        {
-            std::lock_guard<std::mutex> hold(at_->lock);
-            require(part.peer >= 0 && part.peer < (int)boxes_.size(),
-                    WEFT_ERR_INVALID,
-                    "send to rank " + std::to_string(part.peer) + " of " +
-                        std::to_string(boxes_.size()));
-            boxes_[part.peer].knows_us = true;
-        }
+        require(part.peer >= 0 && part.peer < (int)boxes_.size(),
+                WEFT_ERR_INVALID,
+                "send to rank " + std::to_string(part.peer) + " of " +
+                    std::to_string(boxes_.size()));
         const at::Tensor kept =
             at::empty({(int64_t)sizeof(letterhead)}, at::kByte);
         auto *head = static_cast<letterhead *>(kept.data_ptr());
@@ -115,6 +115,8 @@ class mail
         return kept;
     }
 
+    /* The work raises what is wrong with it: others of its list may be under
+     * way. */
     void expect(const letter_ptr &one)
     {
         std::lock_guard<std::mutex> hold(at_->lock);
@@ -142,7 +144,7 @@ class mail
 
     void wait(letter &one)
     {
-        auto nap = std::chrono::microseconds(10);
+        auto nap = kShortNap;
         std::unique_lock<std::mutex> hold(at_->lock);
         for (look_for(one); !one.is_found(); look_for(one)) {
             const request_ptr head =
@@ -176,8 +178,8 @@ class mail
         }
     }
 
-    /* Nobody looks for messages from now on. Whom this rank has sent any, may
-     * have asked for the next head: he is told that there is none. */
+    /* Nobody looks for messages from now on. Others may have asked for the next
+     * head: they are told that there is none. */
     void stop()
     {
         {
@@ -193,6 +195,14 @@ class mail
         }
     }
 
+    /* Whether somebody waits for what has not been sent. */
+    bool is_awaited()
+    {
+        std::lock_guard<std::mutex> hold(at_->lock);
+        look_for_all();
+        return !waiting_.empty();
+    }
+
   private:
     struct kept_aside {
         letterhead head;
@@ -205,12 +215,9 @@ class mail
         letterhead head;
         request_ptr request; /* the next head's; none: not asked for */
         bool is_endless = false;
-        bool is_gone = false;  /* has taken leave */
-        bool knows_us = false; /* was sent a message */
+        bool is_gone = false; /* has taken leave */
         std::list<kept_aside> aside;
     };
-
-    static constexpr std::chrono::microseconds kLongNap{1000};
 
     std::vector<int> senders(const letter &one) const
     {
@@ -329,6 +336,24 @@ class mail
         from.aside.push_back(std::move(kept));
     }
 
+    static std::exception_ptr find_mismatch(const letter &one,
+                                            const letterhead &head)
+    {
+        try {
+            require(head.count == one.part.count &&
+                        head.dtype == (uint64_t)one.part.dtype,
+                    WEFT_ERR_INVALID,
+                    "recv from rank " + std::to_string(one.sender) + ", tag " +
+                        std::to_string(one.tag) + ": of " +
+                        std::to_string(one.part.count) +
+                        " elements, or of another type; sent were " +
+                        std::to_string(head.count));
+        } catch (...) {
+            return std::current_exception();
+        }
+        return nullptr;
+    }
+
     bool take_aside(letter &one, int peer)
     {
         std::list<kept_aside> &aside = boxes_[peer].aside;
@@ -336,15 +361,11 @@ class mail
             if (it->head.tag != one.tag) {
                 continue;
             }
-            require(it->head.count == one.part.count &&
-                        it->head.dtype == (uint64_t)one.part.dtype,
-                    WEFT_ERR_INVALID,
-                    "recv from rank " + std::to_string(peer) + ", tag " +
-                        std::to_string(one.tag) + ": of " +
-                        std::to_string(one.part.count) +
-                        " elements, or of another type; sent were " +
-                        std::to_string(it->head.count));
             one.sender = peer;
+            one.failure = find_mismatch(one, it->head);
+            if (one.failure) {
+                return true; /* the next receive of that tag may fit */
+            }
             one.bytes = it->request;
             one.aside = it->bytes;
             aside.erase(it);
@@ -360,22 +381,40 @@ class mail
                 read_heads(peer);
             }
         }
-        if (!one.is_found() && !has_limit(one) &&
-            std::chrono::steady_clock::now() >= one.end) {
-            lose(one);
+        if (one.is_found() || has_limit(one)) {
+            return;
+        }
+        if (has_nobody(one)) {
+            lose(one, WEFT_ERR_PEER, "all others have left the group");
+        } else if (std::chrono::steady_clock::now() >= one.end) {
+            lose(one, WEFT_ERR_TIMEOUT,
+                 "the timeout is over: nobody has sent it");
         }
     }
 
-    void lose(letter &one)
+    void look_for_all()
     {
+        const std::vector<letter_ptr> now(waiting_.begin(), waiting_.end());
+        for (const letter_ptr &one : now) {
+            look_for(*one);
+        }
+    }
+
+    bool has_nobody(const letter &one) const
+    {
+        const std::vector<int> all = senders(one);
+        return std::all_of(all.begin(), all.end(),
+                           [&](int peer) { return boxes_[peer].is_gone; });
+    }
+
+    void lose(letter &one, weft_status status, const char *why)
+    {
+        const std::string from = one.part.peer == kAnyone
+                                     ? std::string("any rank")
+                                     : "rank " + std::to_string(one.part.peer);
         try {
-            fail(WEFT_ERR_TIMEOUT,
-                 "weft: the timeout is over: recv from " +
-                     (one.part.peer == kAnyone
-                          ? std::string("any rank")
-                          : "rank " + std::to_string(one.part.peer)) +
-                     ", tag " + std::to_string(one.tag) +
-                     ": nobody has sent it");
+            fail(status, "weft: recv from " + from + ", tag " +
+                             std::to_string(one.tag) + ": " + why);
         } catch (...) {
             one.failure = std::current_exception();
         }
@@ -400,7 +439,7 @@ class mail
         std::vector<weft_p2p> list;
         farewell_.tag = kFarewell;
         for (int peer = 0; peer < (int)boxes_.size(); peer++) {
-            if (boxes_[peer].knows_us) {
+            if (peer != rank_) {
                 list.push_back(head_part(WEFT_P2P_SEND, &farewell_, peer));
             }
         }
@@ -436,10 +475,7 @@ class mail
                 called_.wait_for(hold, kLongNap);
             }
             sleeps_ = false;
-            const std::vector<letter_ptr> now(waiting_.begin(), waiting_.end());
-            for (const letter_ptr &one : now) {
-                look_for(*one);
-            }
+            look_for_all();
         }
     }
 

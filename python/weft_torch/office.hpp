@@ -62,16 +62,17 @@ class office
     }
 
     /* Nobody may be in a communicator that is destroyed: who waits for what
-     * has not ended comes out by an abort. */
-    void close()
+     * has not ended comes out by an abort. So does what would never end; for
+     * the rest weft waits. */
+    void close(bool is_endless)
     {
         std::unique_lock<std::mutex> hold(lock);
         closes_ = true;
         for (weft_request *request : awaited_) {
-            if (comm && weft_request_test(request) == WEFT_INPROGRESS) {
-                (void)!weft_comm_abort(comm);
-                break;
-            }
+            is_endless |= weft_request_test(request) == WEFT_INPROGRESS;
+        }
+        if (comm && is_endless) {
+            (void)!weft_comm_abort(comm);
         }
         left_.wait(hold, [&] { return awaited_.empty(); });
         weft_comm_destroy(comm);

@@ -5,8 +5,10 @@
  *
  * What lies in pieces, or is not dense, goes through one dense tensor, which is
  * copied back by whoever finds the work done first. Futures are completed by
- * threads that wait in the order of posting: one for collectives, one for each
- * peer and direction of messages, made when somebody asks for a future.
+ * threads, made when somebody asks for a future: one for collectives and one
+ * for the sends to each peer wait in the order of posting; one for receives,
+ * and for lists of messages, looks for those that are done, in whatever order
+ * they come.
  */
 #ifndef WEFT_TORCH_WORK_HPP
 #define WEFT_TORCH_WORK_HPP
@@ -60,7 +62,16 @@ struct begun {
 
 class weft_work;
 
-/* Threads that complete futures, by lane: those of one end in order. */
+/* Lanes: what is in one ends in order, but for receives and for what nobody
+ * keeps. */
+constexpr int kCollectives = 0;
+constexpr int kAnyOrder = -1;
+inline int lane_of_sends(int peer)
+{
+    return 1 + peer;
+}
+
+/* Threads that complete futures, one for each lane. */
 class completer
 {
   public:
@@ -76,7 +87,8 @@ class completer
         std::deque<intrusive_ptr<weft_work>> waiting;
         std::thread thread;
     };
-    void run(line &mine);
+    void run_in_order(line &mine);
+    void run_in_any_order(line &mine);
 
     std::mutex lock_;
     std::condition_variable changed_;
@@ -101,9 +113,9 @@ class weft_work : public Work
         if (!done_ && !has_ended()) {
             begun rest = std::move(what_);
             what_.requests.clear();
-            futures_->add(lane_, c10::make_intrusive<weft_work>(
-                                     rank_, opType_, nullptr, number_, lane_,
-                                     std::move(rest), futures_));
+            futures_->add(kAnyOrder, c10::make_intrusive<weft_work>(
+                                         rank_, opType_, nullptr, number_,
+                                         kAnyOrder, std::move(rest), futures_));
         }
         for (weft_request *request : what_.requests) {
             weft_request_destroy(request);
@@ -304,7 +316,10 @@ inline void completer::add(int lane, intrusive_ptr<weft_work> work)
             line &mine = lines_[lane];
             mine.waiting.push_back(std::move(work));
             if (!mine.thread.joinable()) {
-                mine.thread = std::thread([this, &mine] { run(mine); });
+                mine.thread =
+                    std::thread(lane == kAnyOrder ? &completer::run_in_any_order
+                                                  : &completer::run_in_order,
+                                this, std::ref(mine));
             }
             changed_.notify_all();
             return;
@@ -313,7 +328,7 @@ inline void completer::add(int lane, intrusive_ptr<weft_work> work)
     work->block(); /* the communicator is gone: all its requests have ended */
 }
 
-inline void completer::run(line &mine)
+inline void completer::run_in_order(line &mine)
 {
     std::unique_lock<std::mutex> hold(lock_);
     for (;;) {
@@ -326,6 +341,39 @@ inline void completer::run(line &mine)
         hold.unlock();
         work->block();
         work.reset();
+        hold.lock();
+    }
+}
+
+/* Not in order: the first may come last, or never. Nobody is in the
+ * communicator meanwhile, so that it can end what is left when it goes. */
+inline void completer::run_in_any_order(line &mine)
+{
+    std::deque<intrusive_ptr<weft_work>> pending;
+    auto nap = kShortNap;
+    std::unique_lock<std::mutex> hold(lock_);
+    for (;;) {
+        if (pending.empty()) {
+            changed_.wait(hold,
+                          [&] { return stopped_ || !mine.waiting.empty(); });
+        } else {
+            changed_.wait_for(hold, nap);
+        }
+        if (pending.empty() && mine.waiting.empty()) {
+            return;
+        }
+        nap = std::min(nap * 2, kLongNap);
+        if (!mine.waiting.empty()) {
+            nap = kShortNap;
+        }
+        std::move(mine.waiting.begin(), mine.waiting.end(),
+                  std::back_inserter(pending));
+        mine.waiting.clear();
+        hold.unlock();
+        if (std::erase_if(pending,
+                          [](auto &work) { return work->isCompleted(); })) {
+            nap = kShortNap;
+        }
         hold.lock();
     }
 }

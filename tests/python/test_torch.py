@@ -72,6 +72,9 @@ class Torch(unittest.TestCase):
     def test_any_source(self):
         self.every("any_source", (3,))
 
+    def test_ranks_that_leave(self):
+        self.every("leaving", (3,))
+
     def test_works_that_nobody_keeps(self):
         self.every("dropped", (2,))
 

@@ -198,6 +198,15 @@ def check_tags():
     for i in (1, 2, 0):
         receives[i].wait()
         same(got[i], values(left + i, 500000))
+    futures = [dist.irecv(torch.empty(4), left, tag=i).get_future()
+               for i in range(2)]
+    dist.send(values(RANK, 4), right, tag=1)
+    futures[1].wait()  # though the first one's message has yet to be sent
+    dist.barrier()
+    assert not futures[0].done()
+    dist.barrier()
+    dist.send(values(RANK, 4), right, tag=0)
+    futures[0].wait()
     pair = [torch.empty(4), torch.empty(4)]
     for work in dist.batch_isend_irecv(
             [dist.P2POp(dist.irecv, pair[0], left, tag=1),
@@ -230,8 +239,44 @@ def check_any_source():
     dist.barrier()
 
 
+def check_leaving():
+    """Who leaves without ever having sent anything holds up no receive from
+    any rank, until all others have left."""
+    group = dist.new_group()
+    leave = group._get_backend(torch.device("cpu")).shutdown
+    got = torch.empty(6)
+    if RANK == 0:
+        work = dist.irecv(got, group=group)
+        other = dist.irecv(torch.empty(6), group=group, tag=1)
+    dist.barrier()
+    if RANK > 1:
+        leave()
+    dist.barrier()
+    if RANK == 1:
+        dist.send(values(1, 6), 0, group=group)
+        leave()
+    if RANK == 0:
+        work.wait()
+        same(got, values(1, 6))
+        refuses(dist.DistBackendError, "all others have left", other.wait)
+        refuses(dist.DistBackendError, "rank 2 has left", dist.recv, got, 2,
+                group=group)
+        leave()
+
+
 def check_dropped():
-    """A work that nobody keeps keeps its tensors."""
+    """A work that nobody keeps keeps its tensors, and is done before its rank
+    leaves."""
+    group = dist.new_group(timeout=datetime.timedelta(seconds=60))
+    if RANK == 0:
+        dist.isend(values(0, 3000000), 1, group=group)
+        time.sleep(0.5)  # it is waited for by now
+        group._get_backend(torch.device("cpu")).shutdown()
+    elif RANK == 1:
+        time.sleep(2)  # the other one is leaving
+        got = torch.empty(3000000)
+        dist.recv(got, 0, group=group)
+        same(got, values(0, 3000000))
     for _ in range(50):
         dist.all_reduce(torch.ones(20000), async_op=True)
         dist.broadcast(torch.ones(20000), 0, async_op=True)
@@ -252,8 +297,9 @@ def check_monitored():
 
 
 def check_limits():
-    """What nobody sends ends with an error that says so."""
-    group = dist.new_group(timeout=datetime.timedelta(seconds=2))
+    """What nobody sends ends with an error that says so, after the group's
+    limit, within which all must have met to make it."""
+    group = dist.new_group(timeout=datetime.timedelta(seconds=30))
     if RANK == 0:
         refuses(dist.DistBackendError, "the timeout is over", dist.recv,
                 torch.empty(2), tag=7, group=group)
@@ -304,6 +350,26 @@ def check_groups():
     same(tensor, sum(values(r, 10) for r in RANKS if r % 2 == RANK % 2))
 
 
+def check_mismatched_message():
+    """The receive alone fails, of a list of which others are under way."""
+    right, left = (RANK + 1) % SIZE, (RANK - 1) % SIZE
+    sends = [dist.isend(values(RANK, 3), right, tag=tag) for tag in (1, 2)]
+    three, five = torch.empty(3), torch.empty(5)
+    dist.recv(three, left, tag=2)  # what came before it is kept aside
+    works = dist.batch_isend_irecv(
+        [dist.P2POp(dist.isend, values(RANK, 5), right, tag=3),
+         dist.P2POp(dist.irecv, torch.empty(4), left, tag=1)])
+    dist.recv(five, left, tag=3)
+    same(five, values(left, 5))
+    refuses(ValueError, "of 4 elements, or of another type; sent were 3",
+            lambda: [work.wait() for work in works])
+    three.zero_()
+    dist.recv(three, left, tag=1)
+    same(three, values(left, 3))
+    for work in sends:
+        work.wait()
+
+
 def check_refusals():
     refuses(NotImplementedError, "a reduction of Short", dist.all_reduce,
             torch.zeros(3, dtype=torch.int16))
@@ -311,6 +377,11 @@ def check_refusals():
             torch.zeros(3, dtype=torch.bool), dist.ReduceOp.AVG)
     refuses((ValueError, RuntimeError), "", dist.all_gather_into_tensor,
             torch.zeros(SIZE * 3 + 1), torch.zeros(3))
+    for rank in (-1, SIZE, 99):
+        text = f"rank {rank} of {SIZE}"
+        refuses(ValueError, text, dist.isend, torch.zeros(3), rank)
+        refuses(ValueError, text, dist.irecv, torch.zeros(3), rank)
+    check_mismatched_message()
     tensor = torch.ones(2)
     dist.all_reduce(tensor)  # nothing was queued, all goes on
     same(tensor, torch.full((2,), float(SIZE)))

@@ -220,8 +220,8 @@ static void test_documents_are_cut_as_sequences_are(void **state)
 {
     (void)state;
     static const char *const model[] = {
-        "train.steps=2", "train.validate_every=2", "model.layers=3",
-        "data.document_end=32", NULL};
+        "train.steps=2",       "train.validate_every=2", "model.layers=3",
+        "model.seq_length=24", "data.document_end=32",   NULL};
     static const cut cuts[] = {{2, {CONTEXT(2), LAYOUT(contiguous)}},
                                {3, {CONTEXT(3), LAYOUT(zigzag)}},
                                {4, {CONTEXT(4), LAYOUT(stripe)}},
@@ -231,7 +231,9 @@ static void test_documents_are_cut_as_sequences_are(void **state)
                                {3, {PIPE(3)}}};
     check_cuts(cuts, sizeof(cuts) / sizeof(*cuts), 3, model);
     job_result packed = run(&(cut){1, {NULL}}, model, NULL);
-    job_result whole = run(&(cut){1, {"model.layers=3", NULL}}, plain, NULL);
+    job_result whole =
+        run(&(cut){1, {"model.layers=3", "model.seq_length=24", NULL}}, plain,
+            NULL);
     assert_true(distance(packed.grad_norm[0], whole.grad_norm[0]) > 10 * most);
     job_result_fini(&packed);
     job_result_fini(&whole);

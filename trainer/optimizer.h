@@ -17,7 +17,7 @@
 
 #include "kernels/math/sumsq.h"
 #include "trainer/model/parameters.h"
-#include "trainer/offload.h"
+#include "trainer/optimizer_offload.h"
 #include "weft/device.h"
 
 /*

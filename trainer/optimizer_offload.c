@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * trainer/offload.c - two streams beside compute, and events between the three.
+ * trainer/optimizer_offload.c - two streams beside compute, and events between
+ * the three.
  */
-#include "trainer/offload.h"
+#include "trainer/optimizer_offload.h"
 
 #include "base/error.h"
 

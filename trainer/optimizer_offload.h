@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * trainer/offload.h - the state of an optimizer in the host's memory, brought
- * to the device by pieces while others are computed on and taken back.
+ * trainer/optimizer_offload.h - the state of an optimizer in the host's memory,
+ * brought to the device by pieces while others are computed on and taken back.
  *
  *   in        piece 0 | piece 1 | piece 2 | ...
  *   compute             update 0| update 1| ...
@@ -10,8 +10,8 @@
  * Two pieces have room on the device, so both directions of the bus are used;
  * what a piece's update computes is the same as without.
  */
-#ifndef TRAINER_OFFLOAD_H
-#define TRAINER_OFFLOAD_H
+#ifndef TRAINER_OPTIMIZER_OFFLOAD_H
+#define TRAINER_OPTIMIZER_OFFLOAD_H
 
 #include "kernels/math/real.h"
 #include "weft/device.h"

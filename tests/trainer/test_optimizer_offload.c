@@ -8,7 +8,7 @@
  * beside it the same on arrays of the device. Pieces follow each other without
  * a wait of the host, over the ends of steps too.
  */
-#include "trainer/offload.h"
+#include "trainer/optimizer_offload.h"
 
 #include "kernels/math/math_stream.h"
 

@@ -20,6 +20,7 @@
 #include "comm/core/observer.h"
 #include "comm/core/select.h"
 #include "comm/fabric/fabric.h"
+#include "comm/fabric/handover.h"
 #include "comm/fabric/mapping.h"
 #include "comm/fabric/process_read.h"
 #include "comm/oob/membership.h"
@@ -315,6 +316,7 @@ typedef struct wefti_engine {
     const weft_comm *_Atomic noted; /* whose operation stands there; alone */
     uint64_t *home;                 /* reads as 0 in a forked child */
     wefti_witness *witnesses; /* [of the job's ranks] those of this domain */
+    wefti_handover handover;  /* of what ranks of the domain read next */
     bool reads_processes;     /* all ranks of the domain read all others' */
     char unread_why[200];     /* why some cannot; "": they are not to */
 } wefti_engine;
@@ -400,7 +402,9 @@ struct weft_comm {
     int64_t budget_bytes;  /* that may still move in this turn */
     uint32_t staging_used; /* bit set */
     /* The last operation that used each area: comm/steps/payload.c. */
-    uint64_t area_users[WEFTI_OP_SLOTS];
+    uint64_t area_users[WEFTI_AREAS];
+    int far_area;           /* where the next far one is looked for */
+    size_t far_begin;       /* the next far staging, in a staging buffer */
     const wefti_op *wanted; /* the first posted waits for this op slot */
     int slots_max;
     unsigned char *arena; /* scratch and bounces of all lists */

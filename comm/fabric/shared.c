@@ -47,7 +47,7 @@ wefti_layout wefti_layout_plan(int nranks, int local_ranks)
         round_up(plan.arrivals + CELLS * sizeof(wefti_arrival), PAGE_BYTES);
     plan.staging = round_up(plan.pairs + local * plan.pair_bytes, PAGE_BYTES);
     plan.areas = plan.staging + (size_t)WEFTI_OP_SLOTS * WEFTI_STAGING_BYTES;
-    plan.p2p_staging = plan.areas + (size_t)WEFTI_OP_SLOTS * WEFTI_AREA_BYTES;
+    plan.p2p_staging = plan.areas + (size_t)WEFTI_AREAS * WEFTI_AREA_BYTES;
     end = plan.p2p_staging + local * WEFTI_P2P_STAGING_BYTES;
     plan.region_bytes = round_up(end, PAGE_BYTES);
     plan.total_bytes = plan.header_bytes + local * plan.region_bytes;

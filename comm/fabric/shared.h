@@ -22,7 +22,7 @@
  *             messages  [op slot][channel][DEPTH] what it has sent to peer
  *             marks     [area][mark] how far its streams are, for peer's
  *   then    staging     [OP_SLOTS] staged payload, one buffer per operation
- *           areas       [OP_SLOTS] payloads that no entry holds
+ *           areas       [AREAS] payloads that no entry holds
  *           p2p_staging [peer of the domain][channel] staged payload of
  *                       point-to-point operations
  *   or, in a mirror
@@ -63,7 +63,8 @@ enum {
     WEFTI_ENTRY_BYTES = 4160, /* one entry with its payload */
     WEFTI_STAGING_BYTES = 4 << 20,
     WEFTI_AREA_BYTES = 64 << 10, /* one payload that no entry holds */
-    WEFTI_P2P_SLOTS = 4,         /* to a peer of the domain */
+    WEFTI_AREAS = 32,    /* more than operations: comm/fabric/handover.h */
+    WEFTI_P2P_SLOTS = 4, /* to a peer of the domain */
     /* To another, whose word takes longer; its reader has offered places for
      * twice as many (comm/steps/offer.c). */
     WEFTI_P2P_REMOTE_SLOTS = WEFTI_DEPTH / 2,

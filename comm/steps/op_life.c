@@ -27,6 +27,7 @@
 #include "comm/steps/offer.h"
 #include "comm/steps/slot.h"
 #include "comm/steps/step_list.h"
+#include "comm/steps/taking.h"
 #include "comm/steps/unstaged.h"
 #include "kernels/wire/reduce.h"
 
@@ -232,12 +233,49 @@ static void count_slots(const weft_comm *comm, wefti_op *op)
     }
 }
 
+/* How long its messages are, by the first of a list that begins with one. */
+static size_t message_bytes(const wefti_op *op)
+{
+    for (int t = 0; t < WEFTI_STEP_LISTS; t++) {
+        wefti_step_place at = op->lists[t].at;
+        wefti_step step;
+        if (!wefti_step_list_settle(op, t, &at)) {
+            continue;
+        }
+        wefti_step_list_get_step(op, t, &at, &step);
+        if (step.kind == WEFTI_STEP_SEND) {
+            return step.elems * wefti_elem_bytes(op, step.src);
+        }
+    }
+    return op->slot_bytes;
+}
+
+/* Where in a staging buffer the slots of an operation begin. */
+static size_t find_begin(weft_comm *comm, const wefti_op *op)
+{
+    size_t bytes = 0;
+    for (int channel = 0; channel < WEFTI_CHANNELS; channel++) {
+        bytes += (size_t)op->slots[channel] * op->slot_bytes;
+    }
+    /* An operation that goes round much memory by itself gains nothing. */
+    if (bytes >= WEFTI_HANDOVER_FAR_BYTES / 2 ||
+        !wefti_handover_is_far(&comm->engine->handover, message_bytes(op))) {
+        return 0;
+    }
+    if (comm->far_begin + bytes > WEFTI_HANDOVER_FAR_BYTES) {
+        comm->far_begin = 0;
+    }
+    const size_t begin = comm->far_begin;
+    comm->far_begin += bytes;
+    return begin;
+}
+
 static void open_staging(weft_comm *comm, wefti_op *op)
 {
     size_t elem = wefti_wide_bytes(op->desc.dtype);
     op->slot_bytes = (op->choice.chunk_elems * elem + 63) / 64 * 64;
     count_slots(comm, op);
-    size_t begin = 0;
+    size_t begin = find_begin(comm, op);
     for (int channel = 0; channel < WEFTI_CHANNELS; channel++) {
         op->slots_begin[channel] = begin;
         begin += (size_t)op->slots[channel] * op->slot_bytes;

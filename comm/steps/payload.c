@@ -75,54 +75,78 @@ static unsigned char *area_at(const weft_comm *comm, int area)
            comm->fabric.shared.layout.areas + (size_t)area * WEFTI_AREA_BYTES;
 }
 
-/* The first free one of those before end; end: none is. */
-static int find_area(const weft_comm *comm, int end)
+/* The first free one from begin on and before end; end: none is. */
+static int find_area(const weft_comm *comm, int begin, int end)
 {
-    int area = 0;
+    int area = begin;
     while (area < end && comm->area_users[area] > comm->peers_done) {
         area++;
     }
     return area;
 }
 
-unsigned char *wefti_payload_take_area(weft_comm *comm, const wefti_op *op)
+static unsigned char *take_area(weft_comm *comm, const wefti_op *op, bool far)
 {
-    int area = find_area(comm, AREAS_AT_HAND);
-    if (area == AREAS_AT_HAND) {
+    const int begin = far ? comm->far_area : 0;
+    const int end = far ? WEFTI_AREAS : AREAS_AT_HAND;
+    int area = find_area(comm, begin, end);
+    if (area == end) {
         wefti_op_look_completed(comm);
-        area = find_area(comm, WEFTI_OP_SLOTS);
+        area = find_area(comm, 0, WEFTI_AREAS);
     }
-    WEFTI_ASSERT(area < WEFTI_OP_SLOTS);
+    WEFTI_ASSERT(area < WEFTI_AREAS);
+    comm->far_area = (area + 1) % WEFTI_AREAS;
     comm->area_users[area] = op->number;
     return area_at(comm, area);
 }
 
+unsigned char *wefti_payload_take_area(weft_comm *comm, const wefti_op *op)
+{
+    return take_area(comm, op, false);
+}
+
 /* ---- showing ------------------------------------------------------------- */
 
-void wefti_payload_copy_others(unsigned char *place,
-                               const unsigned char *payload, size_t bytes,
-                               size_t part, int own)
+/* All parts but this rank's own. */
+static void copy_others(weft_comm *comm, unsigned char *place,
+                        const unsigned char *payload, size_t bytes, size_t part)
 {
-    const size_t before = (size_t)own * part, behind = before + part;
-    memcpy(place, payload, before);
-    memcpy(place + behind, payload + behind, bytes - behind);
+    wefti_handover *handover = &comm->engine->handover;
+    const size_t before = (size_t)comm->rank * part, behind = before + part;
+    wefti_handover_copy(handover, place, payload, before);
+    wefti_handover_copy(handover, place + behind, payload + behind,
+                        bytes - behind);
+}
+
+/* Whether a rank's own part of a payload stays where it is. */
+static bool leaves_own(const wefti_op *op)
+{
+    return op->role.shape->send_parts && wefti_payload_own_is_here(op) &&
+           !wefti_host_blocks_carry(op);
+}
+
+static size_t longest_copy(const weft_comm *comm, const wefti_op *op,
+                           size_t bytes)
+{
+    const size_t part = op->desc.count * op->role.elem_bytes;
+    const size_t before = (size_t)comm->rank * part;
+    const size_t behind = bytes - before - part;
+    return !leaves_own(op) ? bytes : before > behind ? before : behind;
 }
 
 /* What peers read of it; a rank's own part need not be there, but for its
  * leader. */
-static void copy_out(const wefti_op *op, unsigned char *place,
+static void copy_out(weft_comm *comm, const wefti_op *op, unsigned char *place,
                      const unsigned char *payload, size_t bytes)
 {
     const size_t part = op->desc.count * op->role.elem_bytes;
     if (op->desc.scale) {
         wefti_scale(place, payload, op->desc.scale, bytes / op->role.elem_bytes,
                     op->desc.dtype);
-    } else if (op->role.shape->send_parts && wefti_payload_own_is_here(op) &&
-               !wefti_host_blocks_carry(op)) {
-        wefti_payload_copy_others(place, payload, bytes, part,
-                                  op->problem.rank);
+    } else if (leaves_own(op)) {
+        copy_others(comm, place, payload, bytes, part);
     } else {
-        memcpy(place, payload, bytes);
+        wefti_handover_copy(&comm->engine->handover, place, payload, bytes);
     }
 }
 
@@ -134,7 +158,7 @@ void wefti_payload_show(weft_comm *comm, wefti_op *op, const void *payload)
         return;
     }
     if (fits_entry(bytes)) {
-        copy_out(op, wefti_entry_payload(entry, bytes), payload, bytes);
+        copy_out(comm, op, wefti_entry_payload(entry, bytes), payload, bytes);
         return;
     }
     whereabouts at = {.place = WEFTI_PLACE_MAPPED};
@@ -143,10 +167,13 @@ void wefti_payload_show(weft_comm *comm, wefti_op *op, const void *payload)
         op->unstaged = WEFTI_PLACE_MAPPED;
         comm->fabric.unstaged_bytes += bytes;
     } else {
-        unsigned char *area = wefti_payload_take_area(comm, op);
+        unsigned char *area =
+            take_area(comm, op,
+                      wefti_handover_is_far(&comm->engine->handover,
+                                            longest_copy(comm, op, bytes)));
         at.offset = (uint64_t)(area - comm->fabric.shared.regions[comm->rank]);
         at.place = WEFTI_PLACE_STAGED;
-        copy_out(op, area, payload, bytes);
+        copy_out(comm, op, area, payload, bytes);
     }
     memcpy(entry->payload, &at, sizeof(at));
 }
@@ -166,7 +193,7 @@ void wefti_payload_prefetch(const weft_comm *comm, const wefti_op *op)
                                        : sizeof(*next) + bytes);
         return;
     }
-    const int area = find_area(comm, AREAS_AT_HAND);
+    const int area = find_area(comm, 0, AREAS_AT_HAND);
     wefti_prefetch_write(area_at(comm, area % AREAS_AT_HAND), bytes);
     wefti_prefetch_write(next, sizeof(*next));
 }

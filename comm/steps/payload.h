@@ -27,11 +27,6 @@ size_t wefti_payload_bytes(const weft_comm *comm, const wefti_op *op);
  * that they read it there. Before the entry is announced. */
 void wefti_payload_show(weft_comm *comm, wefti_op *op, const void *payload);
 
-/* Copies all parts of a payload but a rank's own. */
-void wefti_payload_copy_others(unsigned char *place,
-                               const unsigned char *payload, size_t bytes,
-                               size_t part, int own);
-
 /*
  * wefti_payload_find - where rank's payload can be read; its entry has been
  * checked, or it is this rank.

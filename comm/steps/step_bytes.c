@@ -58,15 +58,16 @@ static void make_copy(const wefti_op *op, wefti_step_list *list)
     }
 }
 
-static void make_send(const wefti_op *op, const wefti_step_list *list)
+static void make_send(weft_comm *comm, const wefti_op *op,
+                      const wefti_step_list *list)
 {
     const wefti_step *step = &list->step;
     if (wefti_step_scales(op, step)) {
         wefti_scale(list->to, list->from, op->desc.scale, step->elems,
                     op->desc.dtype);
     } else {
-        wefti_copy(list->to, list->from,
-                   step->elems * wefti_elem_bytes(op, step->src));
+        wefti_handover_copy(&comm->engine->handover, list->to, list->from,
+                            step->elems * wefti_elem_bytes(op, step->src));
     }
 }
 
@@ -130,7 +131,7 @@ static bool make(weft_comm *comm, const wefti_op *op, wefti_step_list *list)
         make_copy(op, list);
         return true;
     case WEFTI_STEP_SEND:
-        make_send(op, list);
+        make_send(comm, op, list);
         return true;
     case WEFTI_STEP_RECV:
         return make_recv(comm, op, list);

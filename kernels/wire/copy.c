@@ -29,12 +29,15 @@
 
 #ifdef __SSE2__
 #include <emmintrin.h>
+#endif
 
 enum {
-    LINE_BYTES = 64,
     STREAM_LEAST_BYTES = 4096,            /* below, the fence costs too much */
     STREAM_WHOLE_BYTES = 16 * 1024 * 1024 /* below, caches may hold it */
 };
+
+#ifdef __SSE2__
+enum { LINE_BYTES = 64 };
 
 /* bytes is at least LINE_BYTES. */
 static void copy_stream(unsigned char *dst, const unsigned char *src,
@@ -70,18 +73,25 @@ static void copy_stream(unsigned char *dst, const unsigned char *src,
 }
 #endif
 
-void wefti_copy_part(void *dst, const void *src, size_t bytes,
-                     size_t whole_bytes)
+void wefti_copy_past(void *dst, const void *src, size_t bytes)
 {
 #ifdef __SSE2__
-    if (whole_bytes >= STREAM_WHOLE_BYTES && bytes >= STREAM_LEAST_BYTES) {
+    if (bytes >= LINE_BYTES) {
         copy_stream(dst, src, bytes);
         return;
     }
-#else
-    (void)whole_bytes;
 #endif
     if (bytes != 0) {
+        memcpy(dst, src, bytes);
+    }
+}
+
+void wefti_copy_part(void *dst, const void *src, size_t bytes,
+                     size_t whole_bytes)
+{
+    if (whole_bytes >= STREAM_WHOLE_BYTES && bytes >= STREAM_LEAST_BYTES) {
+        wefti_copy_past(dst, src, bytes);
+    } else if (bytes != 0) {
         memcpy(dst, src, bytes);
     }
 }

@@ -112,11 +112,14 @@ void wefti_scale(void *dst, const void *src, const void *scalar, size_t elems,
  *
  * wefti_copy_part is for one piece of a transfer into whole_bytes of memory
  * that nobody reads before the end: the size that counts is that of the whole.
- * Not for staging, which a peer reads at once.
+ * Not for staging, which a peer reads at once: comm/fabric/handover.h.
  *
- * Either may be published by a release store as soon as it has returned.
+ * wefti_copy_past always passes the cache by, where the processor can.
+ *
+ * All may be published by a release store as soon as they have returned.
  */
 void wefti_copy(void *dst, const void *src, size_t bytes);
+void wefti_copy_past(void *dst, const void *src, size_t bytes);
 void wefti_copy_part(void *dst, const void *src, size_t bytes,
                      size_t whole_bytes);
 

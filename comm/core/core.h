@@ -20,9 +20,9 @@
 #include "comm/core/observer.h"
 #include "comm/core/select.h"
 #include "comm/fabric/fabric.h"
-#include "comm/fabric/handover.h"
 #include "comm/fabric/mapping.h"
 #include "comm/fabric/process_read.h"
+#include "comm/fabric/stager.h"
 #include "comm/oob/membership.h"
 #include "comm/pattern/pattern.h"
 #include "comm/pattern/shape.h"
@@ -316,7 +316,7 @@ typedef struct wefti_engine {
     const weft_comm *_Atomic noted; /* whose operation stands there; alone */
     uint64_t *home;                 /* reads as 0 in a forked child */
     wefti_witness *witnesses; /* [of the job's ranks] those of this domain */
-    wefti_handover handover;  /* of what ranks of the domain read next */
+    wefti_stager stager;      /* of what ranks of the domain read next */
     bool reads_processes;     /* all ranks of the domain read all others' */
     char unread_why[200];     /* why some cannot; "": they are not to */
 } wefti_engine;

@@ -63,7 +63,7 @@ enum {
     WEFTI_ENTRY_BYTES = 4160, /* one entry with its payload */
     WEFTI_STAGING_BYTES = 4 << 20,
     WEFTI_AREA_BYTES = 64 << 10, /* one payload that no entry holds */
-    WEFTI_AREAS = 32,    /* more than operations: comm/fabric/handover.h */
+    WEFTI_AREAS = 32,    /* more than operations: comm/fabric/stager.h */
     WEFTI_P2P_SLOTS = 4, /* to a peer of the domain */
     /* To another, whose word takes longer; its reader has offered places for
      * twice as many (comm/steps/offer.c). */

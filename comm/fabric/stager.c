@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * comm/fabric/handover.c - timing what is written near, and what follows.
+ * comm/fabric/stager.c - timing what is written near, and what follows.
  *
  *   calls left   20 .. 11   10 .. 1                        0
  *   way          NEAR       PAST, if NEAR was that slow    as chosen
  */
-#include "comm/fabric/handover.h"
+#include "comm/fabric/stager.h"
 
 #include "base/clock.h"
 #include "kernels/wire/reduce.h"
@@ -15,7 +15,7 @@
 enum {
     /* The first calls of a way write lines that another left, and one that was
      * interrupted says nothing: the median of the last few counts. */
-    WAY_CALLS = 2 * WEFTI_HANDOVER_TIMED,
+    WAY_CALLS = 2 * WEFTI_STAGER_TIMED,
     /* Near: faster, nothing is taken back from a reader's own cache; slower, it
      * is taken from where nothing is shared. 18, 45 to 140 and 200 to 430 were
      * measured, see above. */
@@ -28,8 +28,8 @@ enum {
 static int size_of(size_t bytes)
 {
     int size = 0;
-    while (size < WEFTI_HANDOVER_SIZES - 1 &&
-           bytes >= (size_t)WEFTI_HANDOVER_LEAST_BYTES << (size + 1)) {
+    while (size < WEFTI_STAGER_SIZES - 1 &&
+           bytes >= (size_t)WEFTI_STAGER_LEAST_BYTES << (size + 1)) {
         size++;
     }
     return size;
@@ -45,23 +45,22 @@ static void store(atomic_int *value, int to)
     atomic_store_explicit(value, to, memory_order_relaxed);
 }
 
-int wefti_handover_begin(void)
+int wefti_stager_begin(void)
 {
     return 2 * WAY_CALLS;
 }
 
-wefti_handover_way wefti_handover_find_way(const wefti_handover_size *size,
-                                           int left)
+wefti_stager_way wefti_stager_find_way(const wefti_stager_size *size, int left)
 {
-    return left > WAY_CALLS ? WEFTI_HANDOVER_NEAR
-           : left > 0       ? WEFTI_HANDOVER_PAST
-                            : (wefti_handover_way)load(&size->way);
+    return left > WAY_CALLS ? WEFTI_STAGER_NEAR
+           : left > 0       ? WEFTI_STAGER_PAST
+                            : (wefti_stager_way)load(&size->way);
 }
 
 static int find_median(const atomic_int *ps)
 {
-    int sorted[WEFTI_HANDOVER_TIMED];
-    for (int i = 0; i < WEFTI_HANDOVER_TIMED; i++) {
+    int sorted[WEFTI_STAGER_TIMED];
+    for (int i = 0; i < WEFTI_STAGER_TIMED; i++) {
         const int it = load(&ps[i]);
         int at = i;
         for (; at > 0 && sorted[at - 1] > it; at--) {
@@ -69,38 +68,37 @@ static int find_median(const atomic_int *ps)
         }
         sorted[at] = it;
     }
-    return sorted[WEFTI_HANDOVER_TIMED / 2];
+    return sorted[WEFTI_STAGER_TIMED / 2];
 }
 
-int wefti_handover_learn(wefti_handover_size *size, int left, int64_t ps)
+int wefti_stager_learn(wefti_stager_size *size, int left, int64_t ps)
 {
     const bool near = left > WAY_CALLS;
-    store(&(near ? size->near_ps : size->past_ps)[left % WEFTI_HANDOVER_TIMED],
+    store(&(near ? size->near_ps : size->past_ps)[left % WEFTI_STAGER_TIMED],
           ps < INT_MAX ? (int)ps : INT_MAX);
     const int near_ps = find_median(size->near_ps);
     if (left == WAY_CALLS + 1 && near_ps < ONE_CACHE_PS) {
         store(&size->way,
-              near_ps < ONE_CORE_PS ? WEFTI_HANDOVER_NEAR : WEFTI_HANDOVER_FAR);
+              near_ps < ONE_CORE_PS ? WEFTI_STAGER_NEAR : WEFTI_STAGER_FAR);
         return 0;
     }
     if (left == 1) {
         store(&size->way, find_median(size->past_ps) < near_ps / 2
-                              ? WEFTI_HANDOVER_PAST
-                              : WEFTI_HANDOVER_FAR);
+                              ? WEFTI_STAGER_PAST
+                              : WEFTI_STAGER_FAR);
     }
     return left - 1;
 }
 
-bool wefti_handover_is_far(const wefti_handover *handover, size_t bytes)
+bool wefti_stager_is_far(const wefti_stager *stager, size_t bytes)
 {
-    const wefti_handover_size *size = &handover->sizes[size_of(bytes)];
-    return bytes >= WEFTI_HANDOVER_LEAST_BYTES &&
-           wefti_handover_find_way(size, load(&size->left)) ==
-               WEFTI_HANDOVER_FAR;
+    const wefti_stager_size *size = &stager->sizes[size_of(bytes)];
+    return bytes >= WEFTI_STAGER_LEAST_BYTES &&
+           wefti_stager_find_way(size, load(&size->left)) == WEFTI_STAGER_FAR;
 }
 
 /* How many calls are timed from now on: 0 until it is time again. */
-static int begin_look(wefti_handover_size *size)
+static int begin_look(wefti_stager_size *size)
 {
     const int64_t now_ns = wefti_clock_coarse_ns();
     if (now_ns < atomic_load_explicit(&size->due_ns, memory_order_relaxed)) {
@@ -111,28 +109,28 @@ static int begin_look(wefti_handover_size *size)
                           now_ns + ((int64_t)AGAIN_LEAST_NS << looks),
                           memory_order_relaxed);
     store(&size->looks, looks < AGAIN_DOUBLINGS ? looks + 1 : AGAIN_DOUBLINGS);
-    return wefti_handover_begin();
+    return wefti_stager_begin();
 }
 
-void wefti_handover_copy(wefti_handover *handover, void *dst, const void *src,
-                         size_t bytes)
+void wefti_stager_copy(wefti_stager *stager, void *dst, const void *src,
+                       size_t bytes)
 {
-    if (bytes < WEFTI_HANDOVER_LEAST_BYTES) {
+    if (bytes < WEFTI_STAGER_LEAST_BYTES) {
         wefti_copy(dst, src, bytes);
         return;
     }
-    wefti_handover_size *size = &handover->sizes[size_of(bytes)];
+    wefti_stager_size *size = &stager->sizes[size_of(bytes)];
     int left = load(&size->left);
     left = left > 0 ? left : begin_look(size);
     const int64_t begin_ns = left > 0 ? wefti_clock_ns() : 0;
-    if (wefti_handover_find_way(size, left) == WEFTI_HANDOVER_PAST) {
+    if (wefti_stager_find_way(size, left) == WEFTI_STAGER_PAST) {
         wefti_copy_past(dst, src, bytes);
     } else {
         wefti_copy(dst, src, bytes);
     }
     if (left > 0) {
         const int64_t took_ns = wefti_clock_ns() - begin_ns;
-        store(&size->left, wefti_handover_learn(
-                               size, left, took_ns * 1000 / (int64_t)bytes));
+        store(&size->left,
+              wefti_stager_learn(size, left, took_ns * 1000 / (int64_t)bytes));
     }
 }

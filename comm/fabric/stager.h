@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * comm/fabric/handover.h - writing what another core reads next, in the way
+ * comm/fabric/stager.h - writing what another core reads next, in the way
  * that costs least on this machine now.
  *
  * Memory that is used again for the next message still lies in the cache of
@@ -25,10 +25,10 @@
  * Nobody else need know which way it was: the bytes may be published by a
  * release store after any.
  *
- * Threads     any, with any handover.
+ * Threads     any, with any stager.
  */
-#ifndef COMM_FABRIC_HANDOVER_H
-#define COMM_FABRIC_HANDOVER_H
+#ifndef COMM_FABRIC_STAGER_H
+#define COMM_FABRIC_STAGER_H
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -37,52 +37,51 @@
 
 enum {
     /* Shorter ones are written near: reading them again costs more. */
-    WEFTI_HANDOVER_LEAST_BYTES = 8 << 10,
-    WEFTI_HANDOVER_SIZES = 6, /* each up to twice the one before, then all */
-    WEFTI_HANDOVER_TIMED = 5,
+    WEFTI_STAGER_LEAST_BYTES = 8 << 10,
+    WEFTI_STAGER_SIZES = 6, /* each up to twice the one before, then all */
+    WEFTI_STAGER_TIMED = 5,
     /* That take turns, so that no reader's own cache holds them all. */
-    WEFTI_HANDOVER_FAR_BYTES = 2 << 20
+    WEFTI_STAGER_FAR_BYTES = 2 << 20
 };
 
-typedef enum wefti_handover_way {
-    WEFTI_HANDOVER_NEAR,
-    WEFTI_HANDOVER_FAR,
-    WEFTI_HANDOVER_PAST
-} wefti_handover_way;
+typedef enum wefti_stager_way {
+    WEFTI_STAGER_NEAR,
+    WEFTI_STAGER_FAR,
+    WEFTI_STAGER_PAST
+} wefti_stager_way;
 
 /* What is known of messages of about one length. Zero: nothing. */
-typedef struct wefti_handover_size {
-    atomic_int way;  /* a wefti_handover_way: how they are written */
+typedef struct wefti_stager_size {
+    atomic_int way;  /* a wefti_stager_way: how they are written */
     atomic_int left; /* of the calls that are timed */
     /* A byte, of the last few calls, near and past the cache. */
-    atomic_int near_ps[WEFTI_HANDOVER_TIMED], past_ps[WEFTI_HANDOVER_TIMED];
+    atomic_int near_ps[WEFTI_STAGER_TIMED], past_ps[WEFTI_STAGER_TIMED];
     atomic_int looks;       /* how often they have been timed */
     _Atomic int64_t due_ns; /* when they are again */
-} wefti_handover_size;
+} wefti_stager_size;
 
-typedef struct wefti_handover {
-    wefti_handover_size sizes[WEFTI_HANDOVER_SIZES];
-} wefti_handover;
+typedef struct wefti_stager {
+    wefti_stager_size sizes[WEFTI_STAGER_SIZES];
+} wefti_stager;
 
 /* Whether the next message of that length is better put where none was for a
  * while: memory that takes turns. */
-bool wefti_handover_is_far(const wefti_handover *handover, size_t bytes);
+bool wefti_stager_is_far(const wefti_stager *stager, size_t bytes);
 
 /* dst = src, which do not overlap. */
-void wefti_handover_copy(wefti_handover *handover, void *dst, const void *src,
-                         size_t bytes);
+void wefti_stager_copy(wefti_stager *stager, void *dst, const void *src,
+                       size_t bytes);
 
 /*
  * Its parts, for tests.
  *
- * wefti_handover_begin - so many calls are timed now.
- * wefti_handover_learn - the call with so many left, itself included, took ps a
+ * wefti_stager_begin - so many calls are timed now.
+ * wefti_stager_learn - the call with so many left, itself included, took ps a
  * byte. Returns how many are left; 0: the way is chosen.
- * wefti_handover_find_way - of a call with so many left; 0: as was chosen.
+ * wefti_stager_find_way - of a call with so many left; 0: as was chosen.
  */
-int wefti_handover_begin(void);
-int wefti_handover_learn(wefti_handover_size *size, int left, int64_t ps);
-wefti_handover_way wefti_handover_find_way(const wefti_handover_size *size,
-                                           int left);
+int wefti_stager_begin(void);
+int wefti_stager_learn(wefti_stager_size *size, int left, int64_t ps);
+wefti_stager_way wefti_stager_find_way(const wefti_stager_size *size, int left);
 
 #endif

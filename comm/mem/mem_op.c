@@ -209,10 +209,10 @@ static bool push_put(wefti_mem_op *op)
     } else {
         const size_t part =
             op->bytes < LOCAL_BYTES ? op->bytes : (size_t)LOCAL_BYTES;
-        wefti_handover_copy(&op->mem->comm->engine->handover,
-                            wefti_mem_get_data(op->mem, op->peer) +
-                                op->dst_offset,
-                            op->src, part);
+        wefti_stager_copy(&op->mem->comm->engine->stager,
+                          wefti_mem_get_data(op->mem, op->peer) +
+                              op->dst_offset,
+                          op->src, part);
         op->mem->comm->budget_bytes -= (int64_t)part;
         op->src += part;
         op->dst_offset += part;
@@ -411,7 +411,7 @@ static weft_status copy_local(const wefti_mem_op *op, weft_stream *stream)
     if (op->src_on_device || wefti_mem_is_on_device(op->mem, op->peer)) {
         return weft_device_copy(comm->device, dst, op->src, op->bytes, NULL);
     }
-    wefti_handover_copy(&comm->engine->handover, dst, op->src, op->bytes);
+    wefti_stager_copy(&comm->engine->stager, dst, op->src, op->bytes);
     return WEFT_OK;
 }
 

@@ -290,8 +290,8 @@ static bool send_now(weft_comm *comm, wefti_fabric_path path,
             return false;
         }
         void *staged = stage_at(comm, path, slots);
-        wefti_handover_copy(&comm->engine->handover, staged, desc->send,
-                            message.bytes);
+        wefti_stager_copy(&comm->engine->stager, staged, desc->send,
+                          message.bytes);
         message.data = staged;
     }
     wefti_fabric_post(&comm->fabric, path, &message);

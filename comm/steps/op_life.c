@@ -258,11 +258,11 @@ static size_t find_begin(weft_comm *comm, const wefti_op *op)
         bytes += (size_t)op->slots[channel] * op->slot_bytes;
     }
     /* An operation that goes round much memory by itself gains nothing. */
-    if (bytes >= WEFTI_HANDOVER_FAR_BYTES / 2 ||
-        !wefti_handover_is_far(&comm->engine->handover, message_bytes(op))) {
+    if (bytes >= WEFTI_STAGER_FAR_BYTES / 2 ||
+        !wefti_stager_is_far(&comm->engine->stager, message_bytes(op))) {
         return 0;
     }
-    if (comm->far_begin + bytes > WEFTI_HANDOVER_FAR_BYTES) {
+    if (comm->far_begin + bytes > WEFTI_STAGER_FAR_BYTES) {
         comm->far_begin = 0;
     }
     const size_t begin = comm->far_begin;

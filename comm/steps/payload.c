@@ -111,11 +111,10 @@ unsigned char *wefti_payload_take_area(weft_comm *comm, const wefti_op *op)
 static void copy_others(weft_comm *comm, unsigned char *place,
                         const unsigned char *payload, size_t bytes, size_t part)
 {
-    wefti_handover *handover = &comm->engine->handover;
+    wefti_stager *stager = &comm->engine->stager;
     const size_t before = (size_t)comm->rank * part, behind = before + part;
-    wefti_handover_copy(handover, place, payload, before);
-    wefti_handover_copy(handover, place + behind, payload + behind,
-                        bytes - behind);
+    wefti_stager_copy(stager, place, payload, before);
+    wefti_stager_copy(stager, place + behind, payload + behind, bytes - behind);
 }
 
 /* Whether a rank's own part of a payload stays where it is. */
@@ -146,7 +145,7 @@ static void copy_out(weft_comm *comm, const wefti_op *op, unsigned char *place,
     } else if (leaves_own(op)) {
         copy_others(comm, place, payload, bytes, part);
     } else {
-        wefti_handover_copy(&comm->engine->handover, place, payload, bytes);
+        wefti_stager_copy(&comm->engine->stager, place, payload, bytes);
     }
 }
 
@@ -169,8 +168,8 @@ void wefti_payload_show(weft_comm *comm, wefti_op *op, const void *payload)
     } else {
         unsigned char *area =
             take_area(comm, op,
-                      wefti_handover_is_far(&comm->engine->handover,
-                                            longest_copy(comm, op, bytes)));
+                      wefti_stager_is_far(&comm->engine->stager,
+                                          longest_copy(comm, op, bytes)));
         at.offset = (uint64_t)(area - comm->fabric.shared.regions[comm->rank]);
         at.place = WEFTI_PLACE_STAGED;
         copy_out(comm, op, area, payload, bytes);

@@ -66,8 +66,8 @@ static void make_send(weft_comm *comm, const wefti_op *op,
         wefti_scale(list->to, list->from, op->desc.scale, step->elems,
                     op->desc.dtype);
     } else {
-        wefti_handover_copy(&comm->engine->handover, list->to, list->from,
-                            step->elems * wefti_elem_bytes(op, step->src));
+        wefti_stager_copy(&comm->engine->stager, list->to, list->from,
+                          step->elems * wefti_elem_bytes(op, step->src));
     }
 }
 

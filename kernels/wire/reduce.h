@@ -112,7 +112,7 @@ void wefti_scale(void *dst, const void *src, const void *scalar, size_t elems,
  *
  * wefti_copy_part is for one piece of a transfer into whole_bytes of memory
  * that nobody reads before the end: the size that counts is that of the whole.
- * Not for staging, which a peer reads at once: comm/fabric/handover.h.
+ * Not for staging, which a peer reads at once: comm/fabric/stager.h.
  *
  * wefti_copy_past always passes the cache by, where the processor can.
  *

@@ -10,7 +10,7 @@
  * with each way given, buffers poisoned when an operation returns, and rounds
  * of operations that are begun before any is waited for.
  */
-#include "comm/fabric/handover.h"
+#include "comm/fabric/stager.h"
 
 #include "comm/core/core.h"
 #include "tests/comm/all_reduce_op.h"
@@ -31,66 +31,66 @@
 enum { RANKS = 3, AT_ONCE = 12, ROUNDS = 6, GUARD = 64, THREADS = 2 };
 
 /* What is found where calls take so long; each third one is interrupted. */
-static wefti_handover_way find(int near_ps, int past_ps)
+static wefti_stager_way find(int near_ps, int past_ps)
 {
-    wefti_handover_size size = {0};
-    int left = wefti_handover_begin();
+    wefti_stager_size size = {0};
+    int left = wefti_stager_begin();
     for (int call = 0; left > 0; call++) {
-        const wefti_handover_way way = wefti_handover_find_way(&size, left);
-        assert_true(call < wefti_handover_begin());
-        assert_int_not_equal(way, WEFTI_HANDOVER_FAR);
-        left = wefti_handover_learn(
+        const wefti_stager_way way = wefti_stager_find_way(&size, left);
+        assert_true(call < wefti_stager_begin());
+        assert_int_not_equal(way, WEFTI_STAGER_FAR);
+        left = wefti_stager_learn(
             &size, left,
             call % 3 == 0 ? INT64_C(1) << 40
-                          : (way == WEFTI_HANDOVER_NEAR ? near_ps : past_ps));
+                          : (way == WEFTI_STAGER_NEAR ? near_ps : past_ps));
     }
-    return wefti_handover_find_way(&size, 0);
+    return wefti_stager_find_way(&size, 0);
 }
 
-static void test_handover_follows_what_writing_took(void **state)
+static void test_stager_follows_what_writing_took(void **state)
 {
     (void)state;
-    assert_int_equal(find(18, 50), WEFTI_HANDOVER_NEAR);   /* one core */
-    assert_int_equal(find(107, 33), WEFTI_HANDOVER_FAR);   /* one cache */
-    assert_int_equal(find(430, 33), WEFTI_HANDOVER_PAST);  /* two */
-    assert_int_equal(find(430, 400), WEFTI_HANDOVER_FAR);  /* a slow one */
-    assert_int_equal(find(2000, 90), WEFTI_HANDOVER_PAST); /* another */
+    assert_int_equal(find(18, 50), WEFTI_STAGER_NEAR);   /* one core */
+    assert_int_equal(find(107, 33), WEFTI_STAGER_FAR);   /* one cache */
+    assert_int_equal(find(430, 33), WEFTI_STAGER_PAST);  /* two */
+    assert_int_equal(find(430, 400), WEFTI_STAGER_FAR);  /* a slow one */
+    assert_int_equal(find(2000, 90), WEFTI_STAGER_PAST); /* another */
 }
 
 /* As long as it is so, and then anew. */
-static void test_handover_is_timed_anew(void **state)
+static void test_stager_is_timed_anew(void **state)
 {
-    wefti_handover_size size = {0};
+    wefti_stager_size size = {0};
     (void)state;
     for (int look = 0; look < 3; look++) {
         const int near_ps = look == 1 ? 18 : 430;
-        int left = wefti_handover_begin();
+        int left = wefti_stager_begin();
         while (left > 0) {
-            left = wefti_handover_learn(&size, left,
-                                        wefti_handover_find_way(&size, left) ==
-                                                WEFTI_HANDOVER_NEAR
-                                            ? near_ps
-                                            : 33);
+            left = wefti_stager_learn(&size, left,
+                                      wefti_stager_find_way(&size, left) ==
+                                              WEFTI_STAGER_NEAR
+                                          ? near_ps
+                                          : 33);
         }
-        assert_int_equal(wefti_handover_find_way(&size, 0),
-                         look == 1 ? WEFTI_HANDOVER_NEAR : WEFTI_HANDOVER_PAST);
+        assert_int_equal(wefti_stager_find_way(&size, 0),
+                         look == 1 ? WEFTI_STAGER_NEAR : WEFTI_STAGER_PAST);
     }
 }
 
 /* From now on all is written so. */
-static void set_way(wefti_handover *handover, wefti_handover_way way)
+static void set_way(wefti_stager *stager, wefti_stager_way way)
 {
-    for (int i = 0; i < WEFTI_HANDOVER_SIZES; i++) {
-        atomic_store(&handover->sizes[i].way, (int)way);
-        atomic_store(&handover->sizes[i].left, 0);
-        atomic_store(&handover->sizes[i].due_ns, INT64_MAX);
+    for (int i = 0; i < WEFTI_STAGER_SIZES; i++) {
+        atomic_store(&stager->sizes[i].way, (int)way);
+        atomic_store(&stager->sizes[i].left, 0);
+        atomic_store(&stager->sizes[i].due_ns, INT64_MAX);
     }
 }
 
 /* ---- copies ----------------------------------------------------------------
  */
 
-static int copy_all(wefti_handover *handover)
+static int copy_all(wefti_stager *stager)
 {
     static const size_t lengths[] = {0,      1,      63,    8191,  8192,
                                      8193,   16384,  40001, 65536, 131072,
@@ -105,7 +105,7 @@ static int copy_all(wefti_handover *handover)
         const size_t length = lengths[i], begin = GUARD + i * 7 % GUARD;
         memset(dst, 0xee, room);
         for (int call = 0; call < 3; call++) {
-            wefti_handover_copy(handover, dst + begin, src + i, length);
+            wefti_stager_copy(stager, dst + begin, src + i, length);
         }
         failures += memcmp(dst + begin, src + i, length) != 0;
         failures += dst[begin - 1] != 0xee || dst[begin + length] != 0xee;
@@ -115,34 +115,34 @@ static int copy_all(wefti_handover *handover)
     return failures;
 }
 
-static void *copy_all_thread(void *handover)
+static void *copy_all_thread(void *stager)
 {
-    return (void *)(intptr_t)copy_all(handover);
+    return (void *)(intptr_t)copy_all(stager);
 }
 
-static void test_handover_copies_exactly(void **state)
+static void test_stager_copies_exactly(void **state)
 {
     (void)state;
-    wefti_handover *handover = calloc(1, sizeof(*handover));
-    assert_non_null(handover);
+    wefti_stager *stager = calloc(1, sizeof(*stager));
+    assert_non_null(stager);
     pthread_t threads[THREADS];
     for (int i = 0; i < THREADS; i++) { /* that time it, too */
         assert_int_equal(
-            pthread_create(&threads[i], NULL, copy_all_thread, handover), 0);
+            pthread_create(&threads[i], NULL, copy_all_thread, stager), 0);
     }
     for (int i = 0; i < THREADS; i++) {
         void *failures;
         assert_int_equal(pthread_join(threads[i], &failures), 0);
         assert_null(failures);
     }
-    for (int way = 0; way <= WEFTI_HANDOVER_PAST; way++) {
-        set_way(handover, (wefti_handover_way)way);
-        assert_int_equal(copy_all(handover), 0);
-        assert_int_equal(wefti_handover_is_far(handover, 100000),
-                         way == WEFTI_HANDOVER_FAR);
-        assert_false(wefti_handover_is_far(handover, 1000));
+    for (int way = 0; way <= WEFTI_STAGER_PAST; way++) {
+        set_way(stager, (wefti_stager_way)way);
+        assert_int_equal(copy_all(stager), 0);
+        assert_int_equal(wefti_stager_is_far(stager, 100000),
+                         way == WEFTI_STAGER_FAR);
+        assert_false(wefti_stager_is_far(stager, 1000));
     }
-    free(handover);
+    free(stager);
 }
 
 /* ---- operations ------------------------------------------------------------
@@ -181,12 +181,12 @@ static int run_round(weft_comm *comm, size_t elems, int round)
 static int is_right(weft_comm *comm, void *context)
 {
     static const size_t sizes[] = {9000, 30000, 64000, 150000, 700000};
-    wefti_handover *handover = &comm->engine->handover;
+    wefti_stager *stager = &comm->engine->stager;
     int failures = 0;
     (void)context;
-    for (int way = 0; way <= WEFTI_HANDOVER_PAST; way++) {
+    for (int way = 0; way <= WEFTI_STAGER_PAST; way++) {
         const size_t begun = comm->far_begin;
-        set_way(handover, (wefti_handover_way)way);
+        set_way(stager, (wefti_stager_way)way);
         for (size_t s = 0; s < WEFTI_COUNT_OF(sizes); s++) {
             for (int c = 0; c < ONE_OP_COLLECTIVES; c++) {
                 failures += one_op_run(comm, one_op_collectives[c],
@@ -199,13 +199,13 @@ static int is_right(weft_comm *comm, void *context)
             failures += run_round(comm, 20000, round); /* in steps */
         }
         const bool turned = comm->far_begin != begun;
-        failures += CHECK(turned == (way == WEFTI_HANDOVER_FAR));
-        failures += CHECK(comm->far_begin <= WEFTI_HANDOVER_FAR_BYTES);
+        failures += CHECK(turned == (way == WEFTI_STAGER_FAR));
+        failures += CHECK(comm->far_begin <= WEFTI_STAGER_FAR_BYTES);
     }
     return failures;
 }
 
-static void test_handover_results_are_right(void **state)
+static void test_stager_results_are_right(void **state)
 {
     assert_int_equal(world_run_as(*state, RANKS, is_right), 0);
 }
@@ -214,11 +214,11 @@ int main(void)
 {
     static char processes[] = "processes", threads[] = "threads";
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_handover_follows_what_writing_took),
-        cmocka_unit_test(test_handover_is_timed_anew),
-        cmocka_unit_test(test_handover_copies_exactly),
-        cmocka_unit_test_prestate(test_handover_results_are_right, processes),
-        cmocka_unit_test_prestate(test_handover_results_are_right, threads),
+        cmocka_unit_test(test_stager_follows_what_writing_took),
+        cmocka_unit_test(test_stager_is_timed_anew),
+        cmocka_unit_test(test_stager_copies_exactly),
+        cmocka_unit_test_prestate(test_stager_results_are_right, processes),
+        cmocka_unit_test_prestate(test_stager_results_are_right, threads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,7 +2,8 @@
 /*
  * Goal     what a pipeline says of a step is what it was: times in order, waits
  *          that add up, on one clock; and waits inside an action are no
- *          compute, neither in its record nor in the ledger.
+ *          compute, neither in its record nor in the ledger. A step without its
+ *          messages sends an element of each chunk, and any other all of them.
  * Method   threads as ranks; spans that are made up, on clocks that are off by
  *          minutes; a stage that is late with its second chunk by a known time,
  *          of which half is asked for.
@@ -11,7 +12,9 @@
 #include "tests/overlap/schedules.h"
 
 #include "base/clock.h"
+#include "comm/core/core.h"
 #include "overlap/pipeline_gather.h"
+#include "overlap/pipeline_mode.h"
 
 #include <stdatomic.h>
 
@@ -125,6 +128,66 @@ static void test_pipeline_clocks_of_other_hosts_are_aligned(void **state)
     weft_schedule_destroy(schedule);
 }
 
+/* ---- steps without their messages -----------------------------------------
+ */
+
+enum { MICROBATCHES = 3 };
+
+static weft_status take_rows(void *context, const weft_pipeline_work *work)
+{
+    (void)context;
+    const weft_status status =
+        work->input ? weft_rows_wait(work->input, TOY_ROWS) : WEFT_OK;
+    if (work->output) {
+        memset(work->output->data, 0, TOY_CELLS * sizeof(uint64_t));
+        return status == WEFT_OK ? weft_rows_signal(work->output, TOY_ROWS)
+                                 : status;
+    }
+    return status;
+}
+
+static int bare_rank(weft_comm *comm, void *context)
+{
+    static const weft_bucket_mode modes[] = {
+        WEFT_BUCKET_OVERLAPPED, WEFT_BUCKET_OFF, WEFT_BUCKET_BLOCKING,
+        WEFT_BUCKET_OFF, WEFT_BUCKET_OVERLAPPED};
+    job *it = context;
+    weft_pipeline *pipeline = NULL;
+    const size_t chunks = (TOY_ROWS + TOY_CHUNK_ROWS - 1) / TOY_CHUNK_ROWS;
+    weft_pipeline_config config = job_config(it, comm, NULL);
+    int wrong = weft_pipeline_create(&config, &pipeline) != WEFT_OK;
+    for (size_t i = 0; i < WEFTI_COUNT_OF(modes) && wrong == 0; i++) {
+        const uint64_t before = comm->fabric.payload_bytes;
+        wefti_pipeline_set_mode(pipeline, modes[i]);
+        wrong += weft_pipeline_run(pipeline, SIZE_MAX) != WEFT_OK;
+        const uint64_t sent = comm->fabric.payload_bytes - before;
+        const size_t cells = modes[i] == WEFT_BUCKET_OFF ? chunks : TOY_CELLS;
+        const uint64_t expected = MICROBATCHES * cells * sizeof(uint64_t);
+        if (sent != expected) {
+            fprintf(stderr, "rank %d, step %zu: %llu bytes, expected %llu\n",
+                    weft_comm_get_rank(comm), i, (unsigned long long)sent,
+                    (unsigned long long)expected);
+            wrong++;
+        }
+    }
+    weft_pipeline_destroy(pipeline);
+    return wrong;
+}
+
+static void test_pipeline_off_sends_an_element_of_each_chunk(void **state)
+{
+    (void)state;
+    weft_schedule *schedule =
+        make_lowered("gpipe", 2, MICROBATCHES, WEFT_LOWERING_SENDER);
+    job it = {.schedule = schedule,
+              .calls = {.size_bytes = sizeof(weft_pipeline_calls),
+                        .forward = take_rows,
+                        .backward = take_rows},
+              .chunk_rows = TOY_CHUNK_ROWS};
+    assert_int_equal(job_run(&it, bare_rank, 60000), 0);
+    weft_schedule_destroy(schedule);
+}
+
 /* ---- the ledger -----------------------------------------------------------
  */
 
@@ -216,6 +279,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_pipeline_measured_step_can_be_drawn),
         cmocka_unit_test(test_pipeline_clocks_of_other_hosts_are_aligned),
+        cmocka_unit_test(test_pipeline_off_sends_an_element_of_each_chunk),
         cmocka_unit_test(test_pipeline_waits_inside_compute_are_bubble),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -9,6 +9,7 @@
 #include "base/error.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 enum {
     PROBES_EACH = 2, /* two may call each other at once */
@@ -50,6 +51,8 @@ static void tear(wefti_control *control)
     free(control->probes);
     free(control->lost_ns);
     free(control->watched);
+    free(control->refused);
+    free(control->told);
     free(control->polled_as);
     free(control);
 }
@@ -64,10 +67,13 @@ static bool allocate(wefti_control *control, size_t ranks)
         calloc((size_t)control->probe_count, sizeof(*control->probes));
     control->lost_ns = calloc(ranks, sizeof(*control->lost_ns));
     control->watched = calloc(ranks, sizeof(*control->watched));
+    control->refused = calloc(ranks, sizeof(*control->refused));
+    control->told = calloc(ranks, sizeof(*control->told));
     control->polled_as =
         calloc((size_t)control->polled_room, sizeof(*control->polled_as));
     return control->domains && control->addresses && control->probes &&
-           control->lost_ns && control->watched && control->polled_as;
+           control->lost_ns && control->watched && control->refused &&
+           control->told && control->polled_as;
 }
 
 weft_status wefti_control_open(wefti_engine *engine,
@@ -81,7 +87,7 @@ weft_status wefti_control_open(wefti_engine *engine,
     }
     control->engine = engine;
     control->posted_end = &control->posted;
-    control->self.rank = membership->rank;
+    control->self.rank = control->herald = membership->rank;
     control->self.nranks = membership->nranks;
     wefti_secret_init(&control->self.secret, membership->job_key,
                       WEFTI_JOB_KEY_BYTES);
@@ -125,6 +131,10 @@ void wefti_control_activate(wefti_control *control, int64_t timeout_ns)
         control->watched[rank] = engine->members->members[rank].pidfd >= 0;
     }
     control->outcomes = header->outcomes;
+    control->ports = header->ports;
+    uint16_t port;
+    memcpy(&port, control->addresses[control->self.rank] + 1, sizeof(port));
+    atomic_store(&control->ports[control->self.rank], port);
     control->began_ns = wefti_clock_ns();
     atomic_store(&control->active, true);
     wefti_crew_wake(control->crew);

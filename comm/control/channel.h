@@ -7,9 +7,11 @@
  * The lowest rank of each domain that lives leads it; leaders are meshed. A
  * leader sees the processes of its domain end, and reports it; a leader's own
  * end closes its connections, and the others then connect to the next rank of
- * its domain. Any rank that has a notice for a domain connects to a rank of it,
- * and to another one if that does not acknowledge it. While all is well nothing
- * is sent.
+ * its domain. A rank that leaves tells its own leader first, which passes it
+ * on, and a leader the others; what refuses a connection and has not said so,
+ * its domain is asked about before it counts as dead. Any rank that has a
+ * notice for a domain connects to a rank of it, and to another one if that does
+ * not acknowledge it. While all is well nothing is sent.
  *
  * One thread per rank, which sleeps; only ranks of jobs of several domains have
  * it.
@@ -45,7 +47,8 @@ WEFT_NODISCARD weft_status wefti_control_start(wefti_control *control,
 /* The ranks are connected, and the engine has its members and its memory. */
 void wefti_control_activate(wefti_control *control, int64_t timeout_ns);
 
-/* Lets go out what was posted, for half a second at most. NULL is legal. */
+/* Lets go out what was posted, then tells who is to know that this rank leaves:
+ * for a second each at most. NULL is legal. */
 void wefti_control_close(wefti_control *control);
 
 /*

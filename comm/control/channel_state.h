@@ -56,6 +56,7 @@ struct wefti_control {
     /* Of the world's header, in this domain's memory. A outcome goes once from
      * NONE to what it is, by compare-and-swap. */
     _Atomic uint8_t *outcomes;
+    _Atomic uint16_t *ports; /* as packed; 0: not yet */
 
     pthread_mutex_t lock;
     wefti_notice *posted, **posted_end;
@@ -66,9 +67,12 @@ struct wefti_control {
     int probe_count;
     int64_t *lost_ns; /* [nranks] since when probes end; 0: the last opened */
     bool *watched;    /* [nranks] its pidfd has not fired yet */
+    bool *refused;    /* [nranks] nothing listens where it did */
+    bool *told;       /* [nranks] this rank's BYE has gone to it */
     wefti_notice *notices;
     uint32_t serial;
     int64_t began_ns, closing_ns;
+    int herald; /* who tells that this rank leaves; -1: itself; before: it */
     wefti_control *served; /* the next that has had this turn */
     struct pollfd *polled; /* [polled_room], then the listener's; the crew's */
     wefti_polled *polled_as;

@@ -9,10 +9,15 @@
 #include "base/clock.h"
 #include "base/log.h"
 
+#include <string.h>
+
 enum {
     GLARE_NS = 300000000, /* the lower rank waits to be called so long */
     LOST_PAUSE_NS = 5000000,
+    ASK_PAUSE_NS = 20000000,
+    ASK_NS = 300000000,        /* for its domain to say how a rank has ended */
     CLOSING_NS = 1000000000,   /* for notices still on their way */
+    FAREWELL_NS = 1000000000,  /* for others to hear of the leave */
     UNANSWERED_NS = 200000000, /* for answers to what has been delivered */
     UNANSWERED_POLL_NS = 20000000
 };
@@ -89,7 +94,7 @@ void wefti_control_connect(wefti_control *control, int rank, int64_t at_ns)
     }
 }
 
-/* Answers a query for the outcomes of this domain's ranks. */
+/* Says how the other ranks of this domain have ended that have. */
 static void send_outcomes(wefti_control *control, wefti_peer_probe *probe)
 {
     for (int rank = 0; rank < control->self.nranks; rank++) {
@@ -123,6 +128,48 @@ static void cut_domain(wefti_control *control, int domain)
     }
 }
 
+/* The lowest rank of a domain of which nothing speaks against its life. */
+static int find_answering(const wefti_control *control, int domain)
+{
+    int rank = find_leader(control, domain);
+    while (
+        rank >= 0 && rank < control->self.nranks &&
+        (control->domains[rank] != domain || control->refused[rank] ||
+         wefti_control_get_outcome(control, rank) != WEFTI_RANK_OUTCOME_NONE)) {
+        rank++;
+    }
+    return rank < control->self.nranks ? rank : -1;
+}
+
+/*
+ * Nothing listens for peer any more: it has died, or left without a word to
+ * this domain, as any rank does but the leader. Its domain knows which. If none
+ * is left there to say it, the last has died: it would have said that it
+ * leaves.
+ */
+static void ask_about(wefti_control *control, int peer, int64_t now_ns)
+{
+    const wefti_note ping = {.kind = WEFTI_NOTE_PING};
+    const int domain = control->domains[peer];
+    control->refused[peer] = true;
+    const int other = find_answering(control, domain);
+    if (other < 0 || now_ns - control->lost_ns[peer] > ASK_NS) {
+        for (int rank = 0; rank < control->self.nranks; rank++) {
+            if (control->domains[rank] == domain && control->refused[rank]) {
+                set_outcome(control, rank, WEFTI_RANK_OUTCOME_DEAD);
+            }
+        }
+        return;
+    }
+    wefti_peer_probe *probe = wefti_control_find_probe(control, other);
+    if (!probe) {
+        wefti_control_connect(control, other, now_ns);
+    } else if (probe->state == WEFTI_PEER_OPEN) {
+        wefti_peer_probe_send(probe, &ping);
+    }
+    wefti_control_connect(control, peer, now_ns + ASK_PAUSE_NS);
+}
+
 /*
  * A probe has ended. Closed or reset, its process has most likely ended, but
  * only its kernel's refusal proves that: so it is called once more.
@@ -131,11 +178,15 @@ static void lose(wefti_control *control, wefti_peer_probe *probe,
                  wefti_peer_probe_news news, int64_t now_ns)
 {
     const int peer = probe->peer;
-    const bool left = probe->leaving;
+    const bool left = probe->leaving || control->told[peer];
     wefti_peer_probe_close(probe);
     wefti_notices_lost(control, peer);
     if (wefti_control_get_outcome(control, peer) != WEFTI_RANK_OUTCOME_NONE ||
-        left) {
+        left || is_local(control, peer)) { /* its pidfd says more */
+        return;
+    }
+    if (control->herald != control->self.rank && news == WEFTI_PEER_REFUSED) {
+        control->refused[peer] = true; /* this rank leaves: it has no say */
         return;
     }
     if (news == WEFTI_PEER_SILENT) {
@@ -146,8 +197,9 @@ static void lose(wefti_control *control, wefti_peer_probe *probe,
     if (!again) {
         control->lost_ns[peer] = now_ns;
     }
-    if (news == WEFTI_PEER_REFUSED ||
-        now_ns - control->lost_ns[peer] > lost_most_ns) {
+    if (news == WEFTI_PEER_REFUSED) {
+        ask_about(control, peer, now_ns);
+    } else if (now_ns - control->lost_ns[peer] > lost_most_ns) {
         set_outcome(control, peer, WEFTI_RANK_OUTCOME_DEAD);
     } else if (!wefti_control_find_probe(control, peer)) {
         wefti_control_connect(control, peer,
@@ -178,7 +230,13 @@ static void read_probe(wefti_control *control, wefti_peer_probe *probe,
             } else if (note.kind == WEFTI_NOTE_BYE) {
                 probe->leaving = true;
                 set_outcome(control, probe->peer, WEFTI_RANK_OUTCOME_LEFT);
+                if (is_local(control, probe->peer)) {
+                    send_outcomes_to_all(control);
+                }
             } else {
+                if (note.kind == WEFTI_NOTE_PING) {
+                    send_outcomes(control, probe);
+                }
                 wefti_control_receive(control, probe, &note);
             }
             break;
@@ -306,6 +364,18 @@ static int64_t least(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
+/* Whether something is to be sent that its kernel has not taken yet. */
+static bool has_output(const wefti_control *control)
+{
+    bool output = false;
+    for (int i = 0; i < control->probe_count; i++) {
+        const wefti_peer_probe *probe = &control->probes[i];
+        output |= probe->state != WEFTI_PEER_NONE &&
+                  wefti_oob_connection_has_output(&probe->connection);
+    }
+    return output;
+}
+
 /* Everything that does not wait for poll. Returns when to come again. */
 static int64_t advance(wefti_control *control, int64_t now_ns)
 {
@@ -324,6 +394,10 @@ static int64_t advance(wefti_control *control, int64_t now_ns)
         wefti_peer_probe *probe = &control->probes[i];
         /* What was just sent may be owed an acknowledgement. */
         read_probe(control, probe, now_ns);
+        if (probe->state != WEFTI_PEER_NONE && probe->leaving &&
+            !has_output(control)) {
+            lose(control, probe, WEFTI_PEER_LOST, now_ns); /* it waits for it */
+        }
         if (probe->state != WEFTI_PEER_NONE) {
             next_ns =
                 least(next_ns,
@@ -334,34 +408,99 @@ static int64_t advance(wefti_control *control, int64_t now_ns)
 }
 
 /*
- * Whether the channel may end: no notice is on its way, or it took too long. A
- * rank that has been stopped does not answer for what lies in its socket; it
- * will find it there. One that is stopped takes no call either, and is mostly
- * the rank that the fault is about.
+ * Whether all notices have gone that are going to. A rank that has been stopped
+ * does not answer for what lies in its socket; it will find it there. One that
+ * is stopped takes no call either, and is mostly the rank that the fault is
+ * about.
  */
-static bool is_over(wefti_control *control, int64_t now_ns)
+static bool notices_are_over(wefti_control *control, int64_t since_ns)
 {
-    if (!atomic_load(&control->closing)) {
-        return false;
-    }
-    if (control->closing_ns == 0) {
-        control->closing_ns = now_ns;
-    }
-    const int64_t since_ns = now_ns - control->closing_ns;
-    return !atomic_load(&control->active) || !control->notices ||
-           since_ns > CLOSING_NS ||
+    return !control->notices || since_ns > CLOSING_NS ||
            (since_ns > UNANSWERED_NS && wefti_notices_may_end(control));
 }
 
-static void send_farewell(wefti_control *control)
+/* To all that are connected. Returns whether one has not closed for it. */
+static bool say_bye(wefti_control *control, int64_t since_ns)
 {
     const wefti_note bye = {.kind = WEFTI_NOTE_BYE};
-    set_outcome(control, control->self.rank, WEFTI_RANK_OUTCOME_LEFT);
+    bool awaited = false;
     for (int i = 0; i < control->probe_count; i++) {
-        if (control->probes[i].state == WEFTI_PEER_OPEN) {
-            wefti_peer_probe_send(&control->probes[i], &bye);
+        wefti_peer_probe *probe = &control->probes[i];
+        if (probe->state != WEFTI_PEER_OPEN) {
+            continue;
+        }
+        if (!probe->told) {
+            send_outcomes(control, probe);
+            wefti_peer_probe_send(probe, &bye);
+            probe->told = control->told[probe->peer] = true;
+        }
+        awaited |= since_ns <= UNANSWERED_NS || probe->unacked_ns != 0 ||
+                   wefti_oob_connection_has_output(&probe->connection);
+    }
+    return awaited;
+}
+
+/*
+ * Who of this domain tells the others that this rank leaves: who leads, unless
+ * this rank has; -1. Its outcome stands before it looks, so if the other leaves
+ * at once, that one sees it, and says so with its own farewell.
+ */
+static void find_herald(wefti_control *control)
+{
+    const int own = control->self.rank;
+    set_outcome(control, own, WEFTI_RANK_OUTCOME_LEFT);
+    const int leader = find_leader(control, control->domains[own]);
+    control->herald = leader < own ? leader : -1;
+}
+
+/* Of a domain, whom this rank tells that it leaves; -1: nobody. */
+static int find_told(const wefti_control *control, int domain)
+{
+    const bool leads = control->domains[domain] == domain;
+    if (control->herald >= 0) {
+        return leads && is_local(control, domain) &&
+                       wefti_control_get_outcome(control, control->herald) ==
+                           WEFTI_RANK_OUTCOME_NONE
+                   ? control->herald
+                   : -1;
+    }
+    return leads && !is_local(control, domain) ? find_answering(control, domain)
+                                               : -1;
+}
+
+/* Where another rank of this domain listens, on this machine too; false: it
+ * does not yet. */
+static bool find_address(wefti_control *control, int rank)
+{
+    const uint16_t port = atomic_load(&control->ports[rank]);
+    memcpy(control->addresses[rank], control->addresses[control->self.rank],
+           WEFTI_ADDRESS_BYTES);
+    memcpy(control->addresses[rank] + 1, &port, sizeof(port));
+    return port != 0;
+}
+
+/* Whether all know that this rank leaves who are to hear it from itself. */
+static bool farewell_is_over(wefti_control *control, int64_t since_ns)
+{
+    if (control->herald == control->self.rank ||
+        (control->herald >= 0 &&
+         wefti_control_get_outcome(control, control->herald) ==
+             WEFTI_RANK_OUTCOME_DEAD)) {
+        find_herald(control);
+    }
+    bool over = !say_bye(control, since_ns);
+    for (int domain = 0; domain < control->self.nranks; domain++) {
+        const int rank = find_told(control, domain);
+        if (rank >= 0 && !control->told[rank]) {
+            over = false;
+            if (!wefti_control_find_probe(control, rank) &&
+                (!is_local(control, rank) || find_address(control, rank))) {
+                wefti_control_connect(control, rank, wefti_clock_ns());
+            }
         }
     }
+    return over ||
+           since_ns > (control->engine->failed ? UNANSWERED_NS : FAREWELL_NS);
 }
 
 bool wefti_control_turn(wefti_control *control, int64_t *next_ns)
@@ -371,14 +510,17 @@ bool wefti_control_turn(wefti_control *control, int64_t *next_ns)
     if (active) {
         *next_ns = least(*next_ns, advance(control, now_ns));
     }
-    if (is_over(control, now_ns)) {
-        if (active) {
-            send_farewell(control);
-        }
+    if (!atomic_load(&control->closing)) {
+        return true;
+    }
+    if (control->closing_ns == 0) {
+        control->closing_ns = now_ns;
+    }
+    const int64_t since_ns = now_ns - control->closing_ns;
+    if (!active || (notices_are_over(control, since_ns) &&
+                    farewell_is_over(control, since_ns))) {
         return false;
     }
-    if (control->closing_ns) {
-        *next_ns = least(*next_ns, now_ns + UNANSWERED_POLL_NS);
-    }
+    *next_ns = least(*next_ns, now_ns + UNANSWERED_POLL_NS);
     return true;
 }

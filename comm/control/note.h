@@ -18,11 +18,11 @@
 /*
  * PRESENT   rank: the sender; the first of each side
  * ACK       serial of what arrived; known: the receiver could use it
- * PING      asks for an acknowledgement, nothing else
+ * PING      asks for the RANK_OUTCOMEs, and an acknowledgement
  * RANK_OUTCOME  rank, outcome: a rank of the sender's domain has ended
  * FAULT     comm, status, rank (-1: no rank), op_number, completed, text
  * BALLOT    comm, ballot, vote: comm/make/ballot.h
- * BYE       the sender ends well
+ * BYE       the sender ends well; after the RANK_OUTCOMEs, and the last from it
  */
 typedef enum wefti_note_kind {
     WEFTI_NOTE_PRESENT = 1,

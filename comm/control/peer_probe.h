@@ -31,6 +31,7 @@ typedef enum wefti_peer_probe_state {
  *                given none; 0: it owes none. It has acknowledged so far
  *                acked_bytes
  * leaving        the peer has sent BYE
+ * told           BYE has been sent to it
  */
 typedef struct wefti_peer_probe {
     wefti_peer_probe_state state;
@@ -39,7 +40,7 @@ typedef struct wefti_peer_probe {
     wefti_oob_connection connection;
     int64_t since_ns, retry_ns, unacked_ns;
     uint64_t acked_bytes;
-    bool leaving;
+    bool leaving, told;
 } wefti_peer_probe;
 
 /* What wefti_peer_probe_next finds. */

@@ -363,6 +363,7 @@ struct weft_comm {
     int sm_budget;       /* of its streams there; 0: all */
     int64_t warn_ns, timeout_ns;
     wefti_idle idle;
+    int inside; /* threads that are in a call for a handle that is done */
     int ops_in_flight;
     const char *rounds[WEFT_P2P_QUEUES]; /* comm/post/p2p.h; NULL: of none */
     wefti_tuning tuning;

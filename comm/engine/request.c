@@ -9,6 +9,7 @@
 #include "comm/control/fault.h"
 #include "comm/engine/copies.h"
 #include "comm/engine/engine.h"
+#include "comm/engine/handle.h"
 #include "comm/engine/held_work.h"
 #include "comm/engine/ticket.h"
 #include "comm/nccl/twin.h"
@@ -20,44 +21,6 @@
 #include <string.h>
 
 enum { COPIES_MOST_NS = 1000000000 /* a device that takes longer is lost */ };
-
-/*
- * done    stored last by its end; a thread that loads it may free the handle
- *         after
- * text    of the fault; the communicator may be gone
- */
-struct weft_request {
-    weft_comm *comm;
-    bool abandoned; /* its end frees it */
-    weft_status status;
-    _Atomic bool done;
-    char text[sizeof(((weft_fault *)NULL)->text)];
-};
-
-static weft_status make_handle(weft_comm *comm, weft_request **handle_out)
-{
-    *handle_out = calloc(1, sizeof(**handle_out));
-    if (!*handle_out) {
-        return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for a request");
-    }
-    (*handle_out)->comm = comm;
-    return WEFT_OK;
-}
-
-/* Lock held. */
-static void end_handle(weft_comm *comm, weft_request *handle,
-                       weft_status status)
-{
-    if (handle->abandoned) {
-        free(handle);
-        return;
-    }
-    handle->status = status;
-    if (status != WEFT_OK) {
-        memcpy(handle->text, comm->fault.text, sizeof(handle->text));
-    }
-    atomic_store(&handle->done, true);
-}
 
 /* comm has failed: the request ends before it began. Lock held. */
 static weft_status refuse(weft_comm *comm, const wefti_request *request)
@@ -260,7 +223,7 @@ static weft_status equip(weft_comm *comm, wefti_request *request,
         status = wefti_engine_start(comm->engine);
     }
     if (status == WEFT_OK && handled) {
-        status = make_handle(comm, &request->handle);
+        status = wefti_handle_create(comm, &request->handle);
     }
     if (status == WEFT_OK && stream) {
         status = wefti_ticket_take(comm, stream, &request->ticket);
@@ -401,75 +364,10 @@ void wefti_request_end(weft_comm *comm, wefti_request *request,
         wefti_ticket_end(comm, request->ticket, status);
     }
     if (request->handle) {
-        end_handle(comm, request->handle, status);
+        wefti_handle_end(comm, request->handle, status);
     }
     if (request->block) {
         atomic_fetch_sub(&comm->engine->pending, 1);
         free(request->block);
     }
-}
-
-static weft_status refuse_null(void)
-{
-    return wefti_error(WEFT_ERR_INVALID,
-                       "request is NULL: allowed is a weft_request");
-}
-
-static weft_status tell_end(const weft_request *request)
-{
-    return request->status == WEFT_OK
-               ? WEFT_OK
-               : wefti_error(request->status, "%s", request->text);
-}
-
-static bool handle_is_done(const void *context)
-{
-    return atomic_load(&((const weft_request *)context)->done);
-}
-
-weft_status weft_request_test(weft_request *request)
-{
-    if (!request) {
-        return refuse_null();
-    }
-    if (!handle_is_done(request)) {
-        /* Who asks again and again may have the thread's processor. */
-        wefti_engine *engine = request->comm->engine;
-        if (pthread_mutex_trylock(&engine->lock) == 0) {
-            wefti_engine_push(engine);
-            wefti_engine_work(engine);
-            wefti_engine_unlock(engine);
-        }
-    }
-    return handle_is_done(request) ? tell_end(request) : WEFT_INPROGRESS;
-}
-
-weft_status weft_request_wait(weft_request *request)
-{
-    if (!request) {
-        return refuse_null();
-    }
-    if (!handle_is_done(request)) {
-        wefti_engine_drive_idle(request->comm->engine, &request->comm->idle,
-                                handle_is_done, request);
-    }
-    return tell_end(request);
-}
-
-void weft_request_destroy(weft_request *request)
-{
-    if (!request) {
-        return;
-    }
-    if (!handle_is_done(request)) {
-        wefti_engine *engine = request->comm->engine;
-        pthread_mutex_lock(&engine->lock);
-        request->abandoned = !handle_is_done(request);
-        const bool abandoned = request->abandoned;
-        pthread_mutex_unlock(&engine->lock);
-        if (abandoned) {
-            return;
-        }
-    }
-    free(request);
 }

@@ -291,6 +291,8 @@ typedef struct wefti_shared_header {
     /* Of all ranks of the job, wefti_rank_outcome; used in the world's header.
      */
     _Atomic uint8_t outcomes[WEFTI_JOB_RANKS_MOST];
+    /* There too, of this domain's: where their control channels listen. */
+    _Atomic uint16_t ports[WEFTI_JOB_RANKS_MOST];
     /* Where the next split's memory starts; used in the world's header. */
     _Atomic uint64_t next_offset;
     _Atomic uint32_t gone;     /* ranks that have destroyed it */

@@ -47,8 +47,9 @@ WEFT_NODISCARD weft_status weft_plan_begin(weft_plan *plan, uint64_t epoch,
  * weft_request_destroy  NULL is legal; so is one that is pending: the operation
  *                       goes on.
  *
- * All are legal after the communicator was destroyed, which ends what is
- * pending.
+ * All are legal after the communicator was destroyed, and while another thread
+ * destroys it: that ends what is pending, and returns when the calls here that
+ * were under way have, or will without it.
  *
  * Returns     OK | INPROGRESS (test: not yet) | ERR_INVALID (request is NULL) |
  *             ERR_MISMATCH, ERR_PEER, ERR_TIMEOUT, ERR_ABORTED: the

@@ -35,19 +35,24 @@ static double start_deviation(const wefti_parameters *plan,
 
 /* The numbers of the whole tensor come one after the other. */
 static void draw(const wefti_tensor *tensor, double deviation,
-                 wefti_random *random, real *values)
+                 wefti_random first, real *values)
 {
+    wefti_random random = first;
     const size_t all = wefti_tensor_here_elems(tensor);
     size_t drawn = 0;
     for (size_t at = 0; at < all;) {
         const wefti_tensor_stretch next = wefti_tensor_find(tensor, at);
+        if (next.whole < drawn) { /* an earlier expert's, or again */
+            random = first;
+            drawn = 0;
+        }
         for (; drawn < next.whole; drawn++) {
-            (void)wefti_random_normal(random);
+            (void)wefti_random_normal(&random);
         }
         for (; drawn < next.whole + next.elems; drawn++, at++) {
             values[at] = tensor->info.kind == WEFTI_TENSOR_NORM
                              ? (real)1.0
-                             : (real)(deviation * wefti_random_normal(random));
+                             : (real)(deviation * wefti_random_normal(&random));
         }
     }
 }
@@ -64,8 +69,8 @@ void wefti_parameters_init(const wefti_parameters *plan, uint64_t seed,
             continue;
         }
         real *values = values_out[tensor->info.group] + tensor->start_elems;
-        wefti_random random = wefti_random_make(
+        const wefti_random random = wefti_random_make(
             seed, tensor->copy ? wefti_tensor_embedding() : i);
-        draw(tensor, start_deviation(plan, start, tensor), &random, values);
+        draw(tensor, start_deviation(plan, start, tensor), random, values);
     }
 }

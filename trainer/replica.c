@@ -464,17 +464,16 @@ weft_status wefti_replica_use(void *context, size_t tensor)
     const char *label = replica->label;
     weft_status status = WEFT_OK;
     while (group->arrived <= used->bucket && status == WEFT_OK) {
-        status = weft_bucket_test(group->gather, group->arrived);
+        status = wefti_parameter_group_arrive(group, false);
         if (status == WEFT_INPROGRESS && label) {
             wefti_replica_work_end(replica);
-            status = weft_bucket_wait(group->gather, group->arrived);
+            status = wefti_parameter_group_arrive(group, true);
             wefti_replica_work_begin(replica, label);
         } else if (status == WEFT_INPROGRESS) {
             weft_pipeline_stop(replica->pipe.pipeline, WEFT_WAIT_PARAM);
-            status = weft_bucket_wait(group->gather, group->arrived);
+            status = wefti_parameter_group_arrive(group, true);
             weft_pipeline_resume(replica->pipe.pipeline);
         }
-        group->arrived += status == WEFT_OK;
     }
     return status;
 }

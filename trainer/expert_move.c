@@ -6,6 +6,7 @@
 #include "trainer/expert_move.h"
 
 #include "base/error.h"
+#include "trainer/ema.h"
 #include "trainer/expert_pieces.h"
 #include "weft/op.h"
 
@@ -37,7 +38,7 @@ struct wefti_expert_move {
     int nranks, rank;    /* of comm */
     int *ranks;          /* [parts][replicas of a part]: who it is */
     size_t replicas;
-    job *jobs; /* [buckets] */
+    job *jobs; /* [buckets], and one of what is awaited at once */
     size_t job_count;
     /* Of the exchange that is listed: by rank of comm. */
     size_t *counts[2], *displs[2]; /* bytes; sent, received */
@@ -69,6 +70,22 @@ static size_t list_state(const wefti_expert_move *move,
                 (wefti_moved_array){.base = (unsigned char *)shares[i],
                                     .elem_bytes = sizeof(real),
                                     .of_share = true};
+        }
+    }
+    return count;
+}
+
+static size_t list_averages(const wefti_expert_move *move,
+                            wefti_moved_array arrays[WEFTI_MOVED_ARRAYS_MOST])
+{
+    const wefti_ema_words words = wefti_ema_words_of(move->replica->ema, GROUP);
+    void *const all[] = {words.f32, words.bf16, words.f8};
+    static const size_t bytes[] = {4, 2, 1};
+    size_t count = 0;
+    for (size_t i = 0; i < 3; i++) {
+        if (all[i]) {
+            arrays[count++] = (wefti_moved_array){
+                .base = all[i], .elem_bytes = bytes[i], .of_share = true};
         }
     }
     return count;
@@ -263,12 +280,42 @@ static wefti_moved_list list_of(const wefti_expert_move *move, size_t first,
                               .next = next};
 }
 
+/* Here and now. */
+static weft_status run_job(wefti_expert_move *move,
+                           const wefti_moved_list *what)
+{
+    job *own = &move->jobs[plan_of(move)->bucket_count];
+    weft_status status = post_job(move, own, what);
+    return status == WEFT_OK ? land_job(move, own, true) : status;
+}
+
 weft_status wefti_expert_move_post(wefti_expert_move *move, size_t bucket,
                                    const int32_t *next)
 {
     wefti_moved_list what = list_of(move, bucket, bucket + 1, next);
     what.array_count = list_state(move, what.arrays);
     return post_job(move, &move->jobs[bucket], &what);
+}
+
+weft_status wefti_expert_move_averages(wefti_expert_move *move,
+                                       const int32_t *next)
+{
+    wefti_moved_list what = list_of(move, 0, plan_of(move)->bucket_count, next);
+    what.array_count = list_averages(move, what.arrays);
+    return run_job(move, &what);
+}
+
+weft_status wefti_expert_move_sum(wefti_expert_move *move, size_t bucket)
+{
+    const wefti_parameter_group *group = &move->replica->groups[GROUP];
+    wefti_moved_list what = list_of(move, bucket, bucket + 1, NULL);
+    what.arrays[0] =
+        (wefti_moved_array){.base = (unsigned char *)group->gradient.leaf,
+                            .elem_bytes = sizeof(real),
+                            .of_share = true,
+                            .flat = true};
+    what.array_count = 1;
+    return run_job(move, &what);
 }
 
 /* ---- life -----------------------------------------------------------------
@@ -322,7 +369,7 @@ static weft_status make(wefti_expert_move *move)
     if (status != WEFT_OK) {
         return status;
     }
-    const size_t jobs = plan_of(move)->bucket_count;
+    const size_t jobs = plan_of(move)->bucket_count + 1;
     move->nranks = weft_comm_get_nranks(move->comm);
     move->rank = weft_comm_get_rank(move->comm);
     move->replicas = plan_of(move)->nranks;

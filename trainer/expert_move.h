@@ -53,4 +53,16 @@ WEFT_NODISCARD weft_status wefti_expert_move_post(wefti_expert_move *move,
                                                   size_t bucket,
                                                   const int32_t *next);
 
+/*
+ * wefti_expert_move_sum - of a bucket whose gradients are reduced: those of the
+ * replicas of each expert become their sum, the same bits in all. Done on
+ * return. Nothing without replicas.
+ */
+WEFT_NODISCARD weft_status wefti_expert_move_sum(wefti_expert_move *move,
+                                                 size_t bucket);
+
+/* The averages of all buckets, which have settled: done on return. */
+WEFT_NODISCARD weft_status wefti_expert_move_averages(wefti_expert_move *move,
+                                                      const int32_t *next);
+
 #endif

@@ -119,6 +119,9 @@ wefti_replica_config wefti_run_replica(const wefti_config *config,
         .balance_every = (size_t)config->moe.balance_every,
         .balance_rate = config->moe.balance_rate,
         .expert_overlap = config->overlap.expert,
+        .expert_slots = config->moe.place_every > 0
+                            ? (size_t)wefti_config_expert_slots(config)
+                            : 0,
         .packs = config->data.document_end >= 0,
         .document_end = (int32_t)config->data.document_end,
         .start = {config->model.init_scale, config->model.head_init_std,

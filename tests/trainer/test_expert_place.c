@@ -134,6 +134,7 @@ static double measured_ratio(size_t of)
 #define SCHEDULE(name) "parallel.schedule=" #name
 #define EVERY(steps)   "moe.place_every=" #steps
 #define REDUNDANT(n)   "moe.redundant=" #n
+#define LIMITED        "moe.nodes=2", "moe.node_limit=1"
 #define SKEWED         "data.paths=skewed.txt"
 #define STEPS          (job_is_sanitized() ? (size_t)5 : (size_t)12)
 #define SAVED          (STEPS / 2)
@@ -280,6 +281,19 @@ static void test_experts_that_move_train_as_on_one_rank(void **state)
     job_result_fini(&want);
 }
 
+/* A token's experts are in one half of all, wherever these are. */
+static void test_experts_of_parts_move_together(void **state)
+{
+    static const layout alone = {1, {LIMITED}};
+    static const layout apart = {4, {EP(4), LIMITED, EVERY(1), REDUNDANT(4)}};
+    (void)state;
+    job_result want = run_good(&alone, STEPS, NULL, NULL);
+    job_result got = run_good(&apart, STEPS, NULL, NULL);
+    check_losses(&got, &want, &apart);
+    job_result_fini(&want);
+    job_result_fini(&got);
+}
+
 /* Until they move, nothing is different. */
 static void test_experts_that_could_move_give_the_same_bits(void **state)
 {
@@ -387,6 +401,10 @@ static void test_experts_that_cannot_move_are_refused_by_name(void **state)
         {{2, {EP(2), REDUNDANT(2)}}, "moe.place_every above 0"},
         {{2, {EP(2), EVERY(1), REDUNDANT(3)}}, "that work: 2 or 4"},
         {{2, {EP(2), EVERY(1), "model.ffn_size=48"}}, "that work: 32 or 64"},
+        {{4,
+          {EP(4), EVERY(1), REDUNDANT(2), "model.experts=6", "moe.nodes=2",
+           "moe.node_limit=1"}},
+         "does not divide"},
         {{2, {EP(2), EVERY(1), "train.device=shadow"}}, "device: shadow"}};
     (void)state;
     for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
@@ -406,6 +424,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_experts_that_move_train_as_on_one_rank),
+        cmocka_unit_test(test_experts_of_parts_move_together),
         cmocka_unit_test(test_experts_that_could_move_give_the_same_bits),
         cmocka_unit_test(test_experts_of_skewed_loads_come_to_be_even),
         cmocka_unit_test(test_experts_that_moved_are_saved_once),

@@ -408,9 +408,9 @@ static void check_mapped(const wefti_tensor *own, const int32_t *experts,
 
 static void test_parameters_experts_lie_where_their_map_says(void **state)
 {
-    static const int32_t at_first[] = {0, 1, 2, 3, 0, 1};
+    static const int32_t at_first[] = {0, 1, 0, 2, 3, 2};
     static const int32_t later[] = {2, 3, 3, 1, 2, 0};
-    static const double loads[] = {6, 6, 12, 12}, uneven[] = {6, 6, 12, 0};
+    static const double loads[] = {6, 6, 12, 12}, uneven[] = {6, 12, 6, 0};
     (void)state;
     for (int moved = 0; moved < 2; moved++) {
         const int32_t *experts = moved ? later : at_first;

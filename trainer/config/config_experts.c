@@ -209,6 +209,18 @@ static weft_status check_place(const wefti_config *config)
             "is 0",
             config->train.device);
     }
+    if (config->moe.node_limit > 0 &&
+        config->model.experts % config->parallel.expert_model_parallel_size !=
+            0) {
+        return refuse_key(config, "moe", "redundant",
+                          "and model.experts %" PRId64
+                          ", which parallel.expert_model_parallel_size "
+                          "%" PRId64 " does not divide, leave no host its own "
+                          "experts (moe.node_limit); allowed with it are "
+                          "experts that it divides",
+                          config->model.experts,
+                          config->parallel.expert_model_parallel_size);
+    }
     return has_whole_blocks(config, ffn)
                ? WEFT_OK
                : refuse_key(config, "moe", "place_every",

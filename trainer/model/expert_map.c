@@ -30,8 +30,11 @@ weft_status wefti_expert_map_init(wefti_expert_map *map, size_t layers,
                            "experts",
                            count);
     }
+    const size_t each = slots / parts;
+    const size_t own = experts % parts == 0 ? experts / parts : 0;
     for (size_t s = 0; s < slots; s++) {
-        row[s] = (int32_t)(s % experts);
+        row[s] =
+            (int32_t)(own > 0 ? s / each * own + s % each % own : s % experts);
     }
     for (size_t layer = 0; layer < layers; layer++) {
         wefti_expert_map_set(map, layer, row);

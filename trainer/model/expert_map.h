@@ -26,8 +26,11 @@ typedef struct wefti_expert_map {
     int32_t *list;    /* [layers][slots] slots by expert, then by number */
 } wefti_expert_map;
 
-/* In order, slots beyond the experts from the first one on again. Returns OK |
- * ERR_NO_MEMORY. */
+/*
+ * In order. Slots beyond the experts: where parts divide experts each part's
+ * are its own first experts', behind them; else the first experts' again behind
+ * all. Returns OK | ERR_NO_MEMORY.
+ */
 WEFT_NODISCARD weft_status wefti_expert_map_init(wefti_expert_map *map,
                                                  size_t layers, size_t experts,
                                                  size_t slots, size_t parts);

@@ -307,6 +307,25 @@ static void test_experts_that_could_move_give_the_same_bits(void **state)
     job_result_fini(&got);
 }
 
+/* A token's two experts are added up in f32 wherever they are: whether these
+ * have moved does not show in a single bit, nor what is computed again. */
+static void test_experts_of_two_ranks_move_bit_by_bit(void **state)
+{
+    static const char *const kinds[] = {
+        "memory.ema=bf16", "memory.recompute=full", "memory.ema=fp8"};
+    (void)state;
+    for (size_t i = 0; i < (job_is_sanitized() ? 2 : 3); i++) {
+        const layout stay = {2, {EP(2), kinds[i]}};
+        const layout move = {2, {EP(2), kinds[i], EVERY(1)}};
+        job_result want = run_good(&stay, STEPS, NULL, NULL);
+        job_result got = run_good(&move, STEPS, NULL, NULL);
+        job_assert_same_bits(&got, &want);
+        assert_true(got.val_loss_ema == want.val_loss_ema);
+        job_result_fini(&want);
+        job_result_fini(&got);
+    }
+}
+
 /* Frozen, as rates are: the same tokens go to the same experts. */
 static void test_experts_of_skewed_loads_come_to_be_even(void **state)
 {
@@ -426,6 +445,7 @@ int main(void)
         cmocka_unit_test(test_experts_that_move_train_as_on_one_rank),
         cmocka_unit_test(test_experts_of_parts_move_together),
         cmocka_unit_test(test_experts_that_could_move_give_the_same_bits),
+        cmocka_unit_test(test_experts_of_two_ranks_move_bit_by_bit),
         cmocka_unit_test(test_experts_of_skewed_loads_come_to_be_even),
         cmocka_unit_test(test_experts_that_moved_are_saved_once),
         cmocka_unit_test(test_experts_that_cannot_move_are_refused_by_name)};

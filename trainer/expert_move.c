@@ -10,6 +10,7 @@
 #include "trainer/expert_pieces.h"
 #include "weft/op.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -330,9 +331,10 @@ static weft_status connect(wefti_expert_move *move)
     const int stage = mesh->mirrored && mirror < replica->mesh.at.pp
                           ? mirror
                           : replica->mesh.at.pp;
-    char name[32] = "experts that move";
+    char name[32];
     const weft_comm_config config = {.size_bytes = sizeof(config),
                                      .name = name};
+    snprintf(name, sizeof(name), "experts that move, pp %d", stage);
     weft_status status = weft_comm_split(
         replica->config.comm, stage, (int)replica->rank, &config, &move->comm);
     if (status == WEFT_OK && replica->config.ledger) {

@@ -457,6 +457,20 @@ static void test_parameters_experts_lie_where_their_map_says(void **state)
     wefti_parameters_fini(&plan);
 }
 
+/* Three experts on two parts, where only a replica makes slots even. */
+static void test_parameters_experts_that_parts_do_not_divide(void **state)
+{
+    static const int32_t experts[] = {0, 1, 2, 0};
+    wefti_expert_map map;
+    (void)state;
+    assert_int_equal(wefti_expert_map_init(&map, 2, 3, 4, 2), WEFT_OK);
+    for (size_t layer = 0; layer < 2; layer++) {
+        assert_memory_equal(wefti_expert_map_experts(&map, layer), experts,
+                            sizeof(experts));
+    }
+    wefti_expert_map_fini(&map);
+}
+
 /* Wherever experts are, and in all their replicas. */
 static void test_parameters_experts_start_alike_in_any_slot(void **state)
 {
@@ -508,6 +522,7 @@ int main(void)
         cmocka_unit_test(test_parameters_another_layer_is_laid_out_by_group),
         cmocka_unit_test(test_parameters_parts_are_those_of_the_whole),
         cmocka_unit_test(test_parameters_experts_lie_where_their_map_says),
+        cmocka_unit_test(test_parameters_experts_that_parts_do_not_divide),
         cmocka_unit_test(test_parameters_experts_start_alike_in_any_slot),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -93,8 +93,10 @@ double wefti_expert_map_ratio(const wefti_expert_map *map,
     for (size_t part = 0; part < map->parts; part++) {
         double sum = 0;
         for (size_t s = part * each; s < (part + 1) * each; s++) {
-            sum += loads[experts[s]] /
-                   (double)count_replicas(map, experts, experts[s]);
+            const size_t count = map->slots > map->experts
+                                     ? count_replicas(map, experts, experts[s])
+                                     : 1;
+            sum += loads[experts[s]] / (double)count;
         }
         most = fmax(most, sum);
         all += sum;

@@ -115,7 +115,7 @@ typedef struct taker {
     job *own;
 } taker;
 
-/* Counts of bytes, and arrivals; any: whether any rank sends anything. */
+/* Counts of bytes, and arrivals. It is to be posted if any rank sends. */
 static void count_piece(void *context, const wefti_moved_piece *piece)
 {
     const wefti_expert_move *move = ((taker *)context)->move;

@@ -36,6 +36,24 @@ struct wefti_ema {
 /* ---- the averages ---------------------------------------------------------
  */
 
+/* What is drawn is by the place in the whole tensor. */
+static void add_share(const share *own, const wefti_tensor *tensor,
+                      const wefti_tensor_share *cut, double decay,
+                      uint64_t stream)
+{
+    const size_t end = cut->offset_elems + cut->elems;
+    for (size_t at = cut->offset_elems; at < end;) {
+        const wefti_tensor_stretch next = wefti_tensor_find(tensor, at);
+        const size_t left = end - at;
+        const size_t elems = next.elems < left ? next.elems : left;
+        const size_t mine = cut->own_elems + (at - cut->offset_elems);
+        const wefti_ema_words words = wefti_ema_words_at(&own->words, mine);
+        wefti_ema_add(&words, elems, own->copy + mine, decay, stream,
+                      next.whole);
+        at += elems;
+    }
+}
+
 /* Of each tensor's part; decay 0: they are what the copy is. */
 static void add_copy(wefti_ema *ema, double decay, uint64_t step)
 {
@@ -48,12 +66,9 @@ static void add_copy(wefti_ema *ema, double decay, uint64_t step)
         wefti_tensor_share cut;
         if (wefti_tensor_cut(plan, tensor,
                              replica->groups[tensor->info.group].rank, &cut)) {
-            const wefti_ema_words at =
-                wefti_ema_words_at(&own->words, cut.own_elems);
-            wefti_ema_add(&at, cut.elems, own->copy + cut.own_elems, decay,
-                          wefti_ema_stream(replica->config.seed,
-                                           plan->tensors[name].info.name, step),
-                          cut.offset_elems);
+            add_share(own, tensor, &cut, decay,
+                      wefti_ema_stream(replica->config.seed,
+                                       plan->tensors[name].info.name, step));
         }
     }
 }

@@ -80,12 +80,21 @@ static weft_status make_spread(spread *s, const wefti_config *config,
     return wefti_mesh_make(&sizes, s->nranks, &s->mesh);
 }
 
-weft_status wefti_expert_hosts_count(const wefti_config *config,
-                                     const weft_comm *comm, int *hosts_out)
+weft_status wefti_expert_hosts_place(const wefti_config *config,
+                                     const weft_comm *comm,
+                                     weft_moe_place_config *how_out)
 {
+    const int ranks = (int)config->parallel.expert_model_parallel_size;
     spread s;
     weft_status status = make_spread(&s, config, comm);
-    *hosts_out = status == WEFT_OK ? count_hosts(&s) : 0;
+    const int hosts = status == WEFT_OK ? count_hosts(&s) : 1;
+    *how_out = (weft_moe_place_config){
+        .size_bytes = sizeof(*how_out),
+        .experts = (int)config->model.experts,
+        .replicas = (int)config->model.experts,
+        .ranks = ranks,
+        .groups = config->moe.node_limit > 0 ? (int)config->moe.nodes : 1,
+        .hosts = ranks % hosts == 0 ? hosts : 1};
     return status;
 }
 

@@ -8,6 +8,7 @@
 
 #include "trainer/config/config.h"
 #include "weft/comm.h"
+#include "weft/moe_place.h"
 
 /*
  * wefti_expert_hosts_settle - moe.nodes, where moe.node_limit is above 0 and
@@ -21,9 +22,10 @@
 WEFT_NODISCARD weft_status wefti_expert_hosts_settle(wefti_config *config,
                                                      const weft_comm *comm);
 
-/* Of the ranks that have all experts together with rank 0. */
-WEFT_NODISCARD weft_status wefti_expert_hosts_count(const wefti_config *config,
-                                                    const weft_comm *comm,
-                                                    int *hosts_out);
+/* How experts, each once, are placed on the ranks that have all of them
+ * together with rank 0: what is routed to together on one host. */
+WEFT_NODISCARD weft_status
+wefti_expert_hosts_place(const wefti_config *config, const weft_comm *comm,
+                         weft_moe_place_config *how_out);
 
 #endif

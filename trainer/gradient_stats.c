@@ -70,8 +70,10 @@ static weft_status look_at(const wefti_replica *replica,
         own.elems * sizeof(*values));
     for (size_t i = 0; i < own.elems && status == WEFT_OK; i++) {
         double value = fabs((double)values[i]);
+        size_t end;
         most = value > most ? value : most;
-        zeros += !(value > 0);
+        zeros += !(value > 0) &&
+                 !wefti_tensor_is_replica(tensor, own.offset_elems + i, &end);
     }
     free(values);
     *most_out = most;

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "trainer/checkpoint/pause.h"
 #include "trainer/checkpoint/saver.h"
+#include "trainer/expert_place.h"
 #include "trainer/peak.h"
 
 #include <math.h>
@@ -26,7 +27,8 @@ static wefti_train_step_modes modes_of(const wefti_config *config)
         .reduce = config->overlap.grad_reduce ? WEFT_BUCKET_OVERLAPPED
                                               : WEFT_BUCKET_BLOCKING,
         .gather = config->overlap.param_gather ? WEFT_BUCKET_OVERLAPPED
-                                               : WEFT_BUCKET_BLOCKING};
+                                               : WEFT_BUCKET_BLOCKING,
+        .places = true};
 }
 
 static uint64_t peak_memory_bytes(void)
@@ -67,6 +69,8 @@ static wefti_metrics_step describe(const wefti_loop *loop,
     step.loss = result->loss;
     step.grad_norm = result->grad_norm;
     step.expert_load_ratio = result->expert_ratio;
+    step.expert_rank_ratio = result->expert_rank_ratio;
+    step.expert_moved_bytes = result->expert_moved_bytes;
     step.lr = result->rate;
     step.step_ms = (double)report->step_ns * ms_per_ns;
     step.tokens_per_s = (double)replica->config.global_batch *
@@ -205,10 +209,14 @@ static weft_status run_one(wefti_loop *loop)
         status = take_gradients(loop);
     }
     if (status == WEFT_OK) {
+        status = wefti_expert_place_end(loop->replica->place);
+    }
+    if (status == WEFT_OK) {
         loop->pending = describe(loop, &result, &report);
         if (loop->expert_loads) {
             wefti_expert_loads_add(loop->expert_loads, result.expert_loads);
         }
+        wefti_expert_place_time(loop->replica->place, loop->pending.step_ms);
         take_saving(loop->replica, &loop->pending);
         take_recompute(loop->replica, &loop->pending);
         loop->any_pending = true;

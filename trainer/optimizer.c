@@ -125,7 +125,8 @@ static wefti_math_tensor flat(const real *at, size_t elems)
     return wefti_math_flat((real *)at, WEFTI_REAL_DTYPE, elems);
 }
 
-/* Elements first .. end - 1 of what is here of a tensor, to blocks. */
+/* Elements first .. end - 1 of what is here of a tensor, to blocks, of which
+ * blocks[0] is that of element 0. */
 static weft_status square_run(const wefti_optimizer *optimizer,
                               const real *here, size_t first, size_t end,
                               double *blocks)
@@ -140,6 +141,27 @@ static weft_status square_run(const wefti_optimizer *optimizer,
     return wefti_stream_sumsq(optimizer->compute, &sums, &x);
 }
 
+/* Where experts lie in any order: each to the blocks that are its own. */
+static weft_status square_experts(const wefti_optimizer *optimizer,
+                                  const wefti_tensor *tensor,
+                                  const wefti_tensor_share *own,
+                                  const real *here, double *blocks)
+{
+    const size_t end = own->offset_elems + own->elems;
+    weft_status status = WEFT_OK;
+    for (size_t at = own->offset_elems; at < end && status == WEFT_OK;) {
+        size_t stop, slot_end;
+        const size_t block = wefti_tensor_square_block(tensor, at, &stop);
+        stop = stop < end ? stop : end;
+        if (!wefti_tensor_is_replica(tensor, at, &slot_end)) {
+            status =
+                square_run(optimizer, here + at, 0, stop - at, blocks + block);
+        }
+        at = stop;
+    }
+    return status;
+}
+
 /* What others have as well has blocks of its own, behind those of the rest. */
 static weft_status square_share(const wefti_optimizer *optimizer,
                                 const wefti_tensor *tensor,
@@ -147,6 +169,9 @@ static weft_status square_share(const wefti_optimizer *optimizer,
                                 const real *gradient, double *blocks)
 {
     const real *here = gradient + own->start_elems - own->offset_elems;
+    if (tensor->experts) {
+        return square_experts(optimizer, tensor, own, here, blocks);
+    }
     const size_t first = own->offset_elems, shared = tensor->shared_elems;
     const size_t padded = first + own->padded_elems;
     const size_t end = shared < first + own->elems ? shared : padded;

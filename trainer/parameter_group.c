@@ -125,13 +125,24 @@ weft_status wefti_parameter_group_begin(wefti_parameter_group *group,
     return weft_bucket_begin(group->gather, mode);
 }
 
+weft_status wefti_parameter_group_arrive(wefti_parameter_group *group,
+                                         bool waits)
+{
+    weft_status status = waits
+                             ? weft_bucket_wait(group->gather, group->arrived)
+                             : weft_bucket_test(group->gather, group->arrived);
+    if (status == WEFT_OK && group->land) {
+        status = group->land(group->land_context, group->arrived, waits);
+    }
+    group->arrived += status == WEFT_OK;
+    return status;
+}
+
 weft_status wefti_parameter_group_settle(wefti_parameter_group *group)
 {
-    for (; group->arrived < group->plan->bucket_count; group->arrived++) {
-        weft_status status = weft_bucket_wait(group->gather, group->arrived);
-        if (status != WEFT_OK) {
-            return status;
-        }
+    weft_status status = WEFT_OK;
+    while (group->arrived < group->plan->bucket_count && status == WEFT_OK) {
+        status = wefti_parameter_group_arrive(group, true);
     }
-    return WEFT_OK;
+    return status;
 }

@@ -33,6 +33,10 @@ typedef struct wefti_parameter_group {
     size_t arrived;          /* buckets known to be here since the last step */
     weft_mem *shared; /* holds values and the leaf; NULL: the two below do */
     real *own_values, *own_leaf;
+    /* What comes besides, for a bucket that has arrived: lands it. NULL: none.
+     * Returns OK | INPROGRESS (without waits) | a communicator's fault. */
+    weft_status (*land)(void *context, size_t bucket, bool waits);
+    void *land_context;
 } wefti_parameter_group;
 
 /*
@@ -76,6 +80,11 @@ static inline void *wefti_parameter_group_at(const wefti_parameter_group *group,
 /* Parameters of a new step are about to come. */
 WEFT_NODISCARD weft_status wefti_parameter_group_begin(
     wefti_parameter_group *group, weft_bucket_mode mode);
+
+/* Whether the next bucket that is not known to be here is, or until it is.
+ * Returns OK | INPROGRESS (without waits) | as weft_bucket_wait. */
+WEFT_NODISCARD weft_status
+wefti_parameter_group_arrive(wefti_parameter_group *group, bool waits);
 
 /* Waits until all of them are here. */
 WEFT_NODISCARD weft_status

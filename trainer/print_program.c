@@ -62,6 +62,7 @@ static weft_status print_stages(const print_plan *how, FILE *file)
         .bucket_bytes = (size_t)(config->overlap.bucket_mb * 1e6),
         .nranks = {1, 1},
         .expert_parts = (size_t)config->parallel.expert_model_parallel_size,
+        .expert_slots = wefti_run_expert_slots(config),
         .tensor = {.parts = (size_t)config->parallel.tensor_model_parallel_size,
                    .sequence = config->parallel.sequence_parallel},
         .parts = parts,

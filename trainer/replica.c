@@ -8,6 +8,7 @@
 #include "kernels/math/cross_entropy.h"
 #include "trainer/checkpoint/pause.h"
 #include "trainer/ema.h"
+#include "trainer/expert_place.h"
 #include "trainer/footprint.h"
 #include "trainer/model/storage.h"
 
@@ -214,6 +215,7 @@ static weft_status plan_parts(wefti_replica *replica,
         .bucket_bytes = config->bucket_bytes,
         .expert_part = (size_t)replica->mesh.at.ep,
         .expert_parts = (size_t)replica->mesh.mesh.ep,
+        .expert_slots = config->expert_slots,
         .tensor = {(size_t)replica->mesh.at.tp, (size_t)replica->mesh.mesh.tp,
                    config->sequence_parallel},
         .parts = parts};
@@ -387,6 +389,7 @@ weft_status wefti_replica_init(wefti_replica *replica,
 void wefti_replica_abort(wefti_replica *replica)
 {
     wefti_saver_abort(replica->saver);
+    wefti_expert_place_abort(replica->place);
     if (replica->kv_sharers) {
         (void)!weft_comm_abort(replica->kv_sharers);
     }
@@ -399,6 +402,7 @@ void wefti_replica_fini(wefti_replica *replica)
     wefti_saver_destroy(replica->saver); /* which reads the pause's list */
     wefti_pause_destroy(replica->pause);
     wefti_ema_destroy(replica->ema);
+    wefti_expert_place_destroy(replica->place);
     (void)!wefti_replica_wait(replica); /* what is queued uses the rest */
     wefti_pipe_fini(&replica->pipe);
     for (size_t g = 0; g < replica->plan.group_count; g++) {
@@ -464,17 +468,16 @@ weft_status wefti_replica_use(void *context, size_t tensor)
     const char *label = replica->label;
     weft_status status = WEFT_OK;
     while (group->arrived <= used->bucket && status == WEFT_OK) {
-        status = weft_bucket_test(group->gather, group->arrived);
+        status = wefti_parameter_group_arrive(group, false);
         if (status == WEFT_INPROGRESS && label) {
             wefti_replica_work_end(replica);
-            status = weft_bucket_wait(group->gather, group->arrived);
+            status = wefti_parameter_group_arrive(group, true);
             wefti_replica_work_begin(replica, label);
         } else if (status == WEFT_INPROGRESS) {
             weft_pipeline_stop(replica->pipe.pipeline, WEFT_WAIT_PARAM);
-            status = weft_bucket_wait(group->gather, group->arrived);
+            status = wefti_parameter_group_arrive(group, true);
             weft_pipeline_resume(replica->pipe.pipeline);
         }
-        group->arrived += status == WEFT_OK;
     }
     return status;
 }

@@ -18,6 +18,7 @@
 #include "weft/ledger.h"
 
 struct wefti_ema;
+struct wefti_expert_place;
 struct wefti_pause;
 struct wefti_saver;
 
@@ -48,6 +49,7 @@ typedef struct wefti_replica_config {
     size_t balance_every; /* steps between two balancings of experts; 0: none */
     double balance_rate;  /* by which a bias moves */
     bool expert_overlap;  /* exchanges of experts run beside compute */
+    size_t expert_slots;  /* that experts are placed in; 0: they stay */
     bool offload;         /* the optimizer's state lies in the host's memory */
     wefti_ema_format ema; /* trainer/ema.h */
     double ema_decay;
@@ -66,6 +68,7 @@ typedef struct wefti_replica {
     wefti_pipe pipe;
     struct wefti_pause *pause; /* inside steps; NULL: in tests and trials */
     struct wefti_ema *ema;     /* of the weights; NULL: none */
+    struct wefti_expert_place *place; /* of experts; NULL: they stay */
     struct wefti_saver *saver; /* NULL: nothing is saved beside the training */
     wefti_parameter_group groups[WEFTI_TENSOR_GROUPS_MOST]; /* the plan's */
     uint64_t resident_bytes; /* of the process, before all this was made */

@@ -18,6 +18,7 @@
 #include "trainer/ema.h"
 #include "trainer/exchange/hugging_face.h"
 #include "trainer/expert_hosts.h"
+#include "trainer/expert_place.h"
 #include "trainer/generate.h"
 #include "trainer/pipe/pipe_schedule.h"
 #include "trainer/run_plan.h"
@@ -239,6 +240,18 @@ static weft_status try_files(wefti_run_state *state)
                                  "what it was to write");
 }
 
+/* Experts that move between ranks. */
+static weft_status open_placing(wefti_run_state *state)
+{
+    weft_moe_place_config how;
+    weft_status status =
+        wefti_expert_hosts_place(&state->config, state->comm, &how);
+    return status == WEFT_OK ? wefti_expert_place_create(
+                                   &state->replica, &how,
+                                   (uint64_t)state->config.moe.place_every)
+                             : status;
+}
+
 weft_status wefti_run_open_replica(wefti_run_state *state)
 {
     const wefti_config *config = &state->config;
@@ -266,6 +279,9 @@ weft_status wefti_run_open_replica(wefti_run_state *state)
     state->has_replica = status == WEFT_OK;
     if (status == WEFT_OK) {
         status = wefti_ema_create(&state->replica);
+    }
+    if (status == WEFT_OK && config->moe.place_every > 0) {
+        status = open_placing(state);
     }
     if (status == WEFT_OK) {
         status = wefti_saver_create(&state->replica, replica.copies);
@@ -342,21 +358,15 @@ static weft_status open_files(wefti_run_state *state)
 static weft_status open_expert_loads(wefti_run_state *state)
 {
     const wefti_config *config = &state->config;
-    const int ranks = (int)config->parallel.expert_model_parallel_size;
-    int hosts;
-    if (!wefti_run_prints(state) || ranks == 1) {
+    weft_moe_place_config place;
+    if (!wefti_run_prints(state) ||
+        config->parallel.expert_model_parallel_size == 1) {
         return WEFT_OK;
     }
-    weft_status status = wefti_expert_hosts_count(config, state->comm, &hosts);
+    weft_status status = wefti_expert_hosts_place(config, state->comm, &place);
     if (status != WEFT_OK) {
         return status;
     }
-    const weft_moe_place_config place = {
-        .size_bytes = sizeof(place),
-        .experts = (int)config->model.experts,
-        .ranks = ranks,
-        .groups = config->moe.node_limit > 0 ? (int)config->moe.nodes : 1,
-        .hosts = ranks % hosts == 0 ? hosts : 1};
     return wefti_expert_loads_init(&state->expert_loads,
                                    (size_t)config->model.layers, &place);
 }

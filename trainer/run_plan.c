@@ -100,6 +100,13 @@ static wefti_ema_format find_ema(const wefti_config *config)
     return (wefti_ema_format)at;
 }
 
+size_t wefti_run_expert_slots(const wefti_config *config)
+{
+    return config->moe.place_every > 0
+               ? (size_t)wefti_config_expert_slots(config)
+               : 0;
+}
+
 wefti_replica_config wefti_run_replica(const wefti_config *config,
                                        weft_comm *comm, weft_device *device,
                                        const wefti_data *data,
@@ -119,6 +126,7 @@ wefti_replica_config wefti_run_replica(const wefti_config *config,
         .balance_every = (size_t)config->moe.balance_every,
         .balance_rate = config->moe.balance_rate,
         .expert_overlap = config->overlap.expert,
+        .expert_slots = wefti_run_expert_slots(config),
         .packs = config->data.document_end >= 0,
         .document_end = (int32_t)config->data.document_end,
         .start = {config->model.init_scale, config->model.head_init_std,
@@ -171,11 +179,13 @@ size_t wefti_run_spans(const wefti_config *config, int nranks,
     if (config->parallel.expert_model_parallel_size > 1) {
         exchanges += EXCHANGES_OF_LAYER * layers;
     }
+    /* Gradients of replicas, and experts that move, of each bucket. */
+    const size_t moves = config->moe.place_every > 0 ? 4 * tensors : 0;
     if (wefti_context_parts(context) > 1) {
         exchanges += layers * (16 + 16 * wefti_context_ring(context));
     }
     size_t spans = (2 * layers + 8 + tensors + exchanges) * passes +
                    (layers + 4 + exchanges) * evaluations + 6 * tensors +
-                   to_spare;
+                   moves + to_spare;
     return spans < SPANS_MOST ? spans : SPANS_MOST;
 }

@@ -13,6 +13,9 @@ wefti_model_shape wefti_run_shape(const wefti_config *config);
 
 wefti_recompute wefti_run_recompute(const wefti_config *config);
 
+/* Slots that experts are placed in; 0: they stay. */
+size_t wefti_run_expert_slots(const wefti_config *config);
+
 /* Without a ledger. */
 wefti_replica_config wefti_run_replica(const wefti_config *config,
                                        weft_comm *comm, weft_device *device,

@@ -162,6 +162,7 @@ weft_status wefti_run_sum_up(wefti_run_state *state)
     summary->step = state->replica.step;
     summary->measured = options->measure ? &state->measured : NULL;
     summary->expert_loads = &state->expert_loads;
+    summary->placed = state->replica.place;
     weft_status status = wefti_expert_loads_place(&state->expert_loads);
     if (status == WEFT_OK) {
         status = wefti_summary_set_ngrams(summary, &state->data);

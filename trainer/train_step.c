@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "trainer/ema.h"
 #include "trainer/expert_balance.h"
+#include "trainer/expert_place.h"
 #include "trainer/model/expert_exchange.h"
 #include "trainer/pipe/pipe_reduce.h"
 
@@ -72,6 +73,11 @@ static weft_status await_bucket(const wefti_replica *replica, size_t number,
                                 size_t bucket)
 {
     weft_status status = wefti_pipe_reduced(&replica->pipe, number, bucket);
+    if (status == WEFT_OK && number == WEFTI_TENSOR_GROUP_EXPERTS &&
+        replica->place &&
+        replica->pipe.links[WEFTI_LINK_EXPERTS].mode != WEFT_BUCKET_OFF) {
+        status = wefti_expert_move_sum(replica->place->move, bucket);
+    }
     return status == WEFT_OK && replica->plan.tensor.parts > 1
                ? sum_shared(replica, &replica->groups[number], bucket)
                : status;
@@ -120,7 +126,11 @@ static weft_status update_shares(wefti_replica *replica,
                                  wefti_parameter_group *group,
                                  weft_bucket_mode gather)
 {
-    weft_status status = wefti_parameter_group_begin(group, gather);
+    /* What lands in values may do so once no replica reads them any more. */
+    const bool moves = wefti_expert_place_is_due(replica->place) &&
+                       group->optimizer.group == WEFTI_TENSOR_GROUP_EXPERTS;
+    weft_status status = wefti_parameter_group_begin(
+        group, moves ? WEFT_BUCKET_BLOCKING : gather);
     for (size_t i = 0; i < group->plan->bucket_count && status == WEFT_OK;
          i++) {
         wefti_replica_work_begin(replica, "update");
@@ -133,6 +143,10 @@ static weft_status update_shares(wefti_replica *replica,
         }
         if (status == WEFT_OK) {
             status = weft_bucket_ready(group->gather, i);
+        }
+        if (status == WEFT_OK && moves) {
+            status = wefti_expert_move_post(replica->place->move, i,
+                                            replica->place->next);
         }
     }
     return status;
@@ -154,7 +168,19 @@ static weft_status check_comms(const wefti_replica *replica)
             return wefti_error(fault.status, "%s", fault.text);
         }
     }
-    return WEFT_OK;
+    return replica->place ? wefti_expert_move_check(replica->place->move)
+                          : WEFT_OK;
+}
+
+/* Loads of a step that trains decide where experts are in the next one. */
+static weft_status place_experts(wefti_replica *replica)
+{
+    wefti_step_facts facts;
+    weft_status status = wefti_step_sums_read(&replica->sums, &facts);
+    return status == WEFT_OK
+               ? wefti_expert_place_choose(replica->place, replica->step + 1,
+                                           facts.loads)
+               : status;
 }
 
 /* The host's one wait. */
@@ -176,6 +202,9 @@ static weft_status read_sums(wefti_replica *replica,
         ((double)config->global_batch * (double)config->shape.seq);
     result_out->expert_loads = facts.loads;
     result_out->expert_ratio = wefti_expert_balance_ratio(replica, facts.loads);
+    result_out->expert_rank_ratio =
+        wefti_expert_place_ratio(replica, facts.loads);
+    result_out->expert_moved_bytes = wefti_expert_place_bytes(replica->place);
     for (size_t i = 0; i < WEFTI_STEP_TIMES; i++) {
         result_out->times_most[i] = 0;
         for (size_t rank = 0; rank < replica->nranks; rank++) {
@@ -243,6 +272,9 @@ static weft_status queue_step(wefti_replica *replica,
     }
     if (status == WEFT_OK && modes.reduce != WEFT_BUCKET_OFF) {
         status = wefti_expert_balance_step(replica, replica->step + 1);
+    }
+    if (status == WEFT_OK && modes.places && replica->place) {
+        status = place_experts(replica);
     }
     for (size_t g = 0; g < replica->plan.group_count && status == WEFT_OK;
          g++) {

@@ -21,6 +21,7 @@
 typedef struct wefti_train_step_modes {
     weft_bucket_mode reduce;
     weft_bucket_mode gather;
+    bool places;           /* experts may move; in training alone */
     wefti_pipe_modes pipe; /* of what is exchanged inside of it */
 } wefti_train_step_modes;
 
@@ -28,7 +29,9 @@ typedef struct wefti_train_step_result {
     double loss;      /* nats per token, mean over the global batch */
     double grad_norm; /* before clipping */
     double rate;
-    double expert_ratio; /* largest load over the mean; NAN: no experts */
+    double expert_ratio;       /* largest load over the mean; NAN: no experts */
+    double expert_rank_ratio;  /* that of ranks' sums; NAN: experts stay */
+    double expert_moved_bytes; /* behind this step; NAN: experts stay */
     const double *expert_loads; /* [layers][experts] tokens; until the next */
     double times_most[WEFTI_STEP_TIMES]; /* of the step before, over ranks */
     bool diverged;                       /* loss or norm is not finite */

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Goal     With moe.node_limit a token's experts are on that many hosts at
- * most, as a job finds its hosts; without, some token's are on more. Where
- *          hosts do not have equal parts of the experts, that is refused.
+ *          most, as a job finds its hosts, also where experts move; without,
+ *          some token's are on more. Where hosts do not have equal parts of the
+ *          experts, that is refused.
  * Method   Ranks as threads that WEFT_DOMAIN parts into hosts. The linker sends
  *          the trainer's weft_moe_dispatch here, where the hosts of each token
  *          are counted in the table that is dispatched, by the exchange's own
@@ -25,6 +26,7 @@
 static scratch own;
 static atomic_int most_hosts, hops;
 static atomic_size_t tokens_seen;
+static const char *placing[2]; /* settings of jobs on several ranks */
 
 weft_status __real_weft_moe_dispatch(weft_moe *moe, const void *x,
                                      const int32_t *expert, const float *weight,
@@ -93,7 +95,8 @@ static job_result run(const char *domains, const char *limit, const char *nodes)
         .settings = {"model.experts=8", "model.experts_per_token=3",
                      "model.ffn_size=64", "train.steps=6",
                      "train.global_batch_size=16", limit, nodes,
-                     domains ? "parallel.expert_model_parallel_size=4" : NULL}};
+                     domains ? "parallel.expert_model_parallel_size=4" : NULL,
+                     domains ? placing[0] : NULL, placing[1]}};
     atomic_store(&most_hosts, 0);
     atomic_store(&tokens_seen, 0);
     assert_int_equal(domains ? setenv("WEFT_DOMAIN", domains, 1)
@@ -140,6 +143,18 @@ static void test_expert_hosts_of_a_token_are_as_few_as_wanted(void **state)
     assert_int_equal(atomic_load(&hops), 1);
 }
 
+/* With replicas and without; hosts' parts stay together, before too. */
+static void test_expert_hosts_stay_as_few_where_experts_move(void **state)
+{
+    (void)state;
+    placing[0] = "moe.place_every=2";
+    check_limit("a,a,b,b", "moe.node_limit=1", "moe.nodes=2", 1);
+    placing[1] = "moe.redundant=4";
+    check_limit("a,a,b,b", "moe.node_limit=1", "moe.nodes=2", 1);
+    check_limit("a,b,c,d", "moe.node_limit=2", "moe.nodes=4", 2);
+    placing[0] = placing[1] = NULL;
+}
+
 /* Parts that are smaller than hosts limit all the more. */
 static void test_expert_hosts_may_have_several_parts(void **state)
 {
@@ -178,6 +193,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_expert_hosts_of_a_token_are_as_few_as_wanted),
+        cmocka_unit_test(test_expert_hosts_stay_as_few_where_experts_move),
         cmocka_unit_test(test_expert_hosts_may_have_several_parts),
         cmocka_unit_test(test_expert_hosts_of_unequal_parts_are_refused),
     };

@@ -363,6 +363,153 @@ static void test_parameters_parts_are_those_of_the_whole(void **state)
     wefti_parameters_fini(&whole);
 }
 
+/* A part of a mixture whose experts a map has; two have a replica. */
+static void plan_experts(size_t part, size_t slots, wefti_parameters *plan)
+{
+    const wefti_layer_run whole = {.layers_end = shape.layers};
+    wefti_parameters_config config = {.shape = shape,
+                                      .bucket_bytes = 20000,
+                                      .nranks = {1, 2},
+                                      .expert_part = part,
+                                      .expert_parts = 2,
+                                      .expert_slots = slots,
+                                      .parts = &whole,
+                                      .part_count = 1};
+    wefti_tensor_list list;
+    config.shape.hidden = config.shape.ffn = 32;
+    config.shape.experts = 4;
+    config.shape.experts_per_token = 2;
+    assert_int_equal(wefti_tensor_list_init(&list, &config.shape), WEFT_OK);
+    assert_int_equal(wefti_parameters_plan_list(&config, &list, plan), WEFT_OK);
+    wefti_tensor_list_fini(&list);
+}
+
+/* Of a tensor of experts that lie as a map says: what is where, and counts. */
+static void check_mapped(const wefti_tensor *own, const int32_t *experts,
+                         size_t part, unsigned char *counted)
+{
+    const size_t elems = own->slot_elems;
+    assert_int_equal(wefti_tensor_here_elems(own), 3 * elems);
+    for (size_t at = 0; at < 3 * elems; at += WEFTI_BLOCK_ELEMS) {
+        const size_t slot = at / elems;
+        const size_t whole =
+            (size_t)experts[3 * part + slot] * elems + at % elems;
+        size_t end, slot_end;
+        assert_int_equal(wefti_tensor_find(own, at).whole, whole);
+        assert_int_equal(wefti_tensor_find(own, at).elems, elems - at % elems);
+        assert_int_equal(wefti_tensor_square_block(own, at, &end),
+                         own->first_block + whole / WEFTI_BLOCK_ELEMS);
+        assert_int_equal(end, (slot + 1) * elems);
+        counted[whole / WEFTI_BLOCK_ELEMS] +=
+            !wefti_tensor_is_replica(own, at, &slot_end);
+        assert_int_equal(slot_end, end);
+    }
+}
+
+static void test_parameters_experts_lie_where_their_map_says(void **state)
+{
+    static const int32_t at_first[] = {0, 1, 0, 2, 3, 2};
+    static const int32_t later[] = {2, 3, 3, 1, 2, 0};
+    static const double loads[] = {6, 6, 12, 12}, uneven[] = {6, 12, 6, 0};
+    (void)state;
+    for (int moved = 0; moved < 2; moved++) {
+        const int32_t *experts = moved ? later : at_first;
+        unsigned char counted[2][64] = {{0}};
+        size_t seen = 0;
+        for (size_t part = 0; part < 2; part++) {
+            wefti_parameters plan;
+            plan_experts(part, 6, &plan);
+            if (moved) {
+                wefti_expert_map_set(&plan.expert_map, 1, later);
+            }
+            assert_int_equal(plan.expert_slots, 6);
+            seen = 0;
+            for (size_t i = wefti_tensor_of_layer(&plan, 1);
+                 i < wefti_tensor_of_layer(&plan, 2); i++) {
+                if (plan.tensors[i].experts) {
+                    check_mapped(&plan.tensors[i], experts, part,
+                                 counted[seen++]);
+                }
+            }
+            wefti_parameters_fini(&plan);
+        }
+        assert_int_equal(seen, 2);
+        for (size_t i = 0; i < 4 * 2; i++) { /* blocks of 1024 elements */
+            assert_int_equal(counted[0][i], 1);
+            assert_int_equal(counted[1][i], i < 4 ? 1 : 0);
+        }
+    }
+    wefti_parameters plan;
+    size_t count;
+    plan_experts(0, 6, &plan);
+    wefti_expert_map_set(&plan.expert_map, 1, later);
+    const int32_t *slots =
+        wefti_expert_map_slots(&plan.expert_map, 1, 3, &count);
+    assert_int_equal(count, 2);
+    assert_memory_equal(slots, ((int32_t[]){1, 2}), 2 * sizeof(*slots));
+    (void)wefti_expert_map_slots(&plan.expert_map, 0, 3, &count);
+    assert_int_equal(count, 1);
+    /* 6 + 6 + 6 on either part */
+    assert_true(wefti_expert_map_ratio(&plan.expert_map, later, loads) == 1);
+    /* 18 and 6 of 24 */
+    assert_true(wefti_expert_map_ratio(&plan.expert_map, at_first, uneven) ==
+                1.5);
+    wefti_parameters_fini(&plan);
+}
+
+/* Three experts on two parts, where only a replica makes slots even. */
+static void test_parameters_experts_that_parts_do_not_divide(void **state)
+{
+    static const int32_t experts[] = {0, 1, 2, 0};
+    wefti_expert_map map;
+    (void)state;
+    assert_int_equal(wefti_expert_map_init(&map, 2, 3, 4, 2), WEFT_OK);
+    for (size_t layer = 0; layer < 2; layer++) {
+        assert_memory_equal(wefti_expert_map_experts(&map, layer), experts,
+                            sizeof(experts));
+    }
+    wefti_expert_map_fini(&map);
+}
+
+/* Wherever experts are, and in all their replicas. */
+static void test_parameters_experts_start_alike_in_any_slot(void **state)
+{
+    static const wefti_start start = {1, 0.02, 0.5};
+    (void)state;
+    for (size_t part = 0; part < 2; part++) {
+        wefti_parameters plain, mapped;
+        real *values[2][2];
+        plan_experts(0, 0, &plain);
+        plan_experts(part, 6, &mapped);
+        wefti_parameters *plans[] = {&plain, &mapped};
+        for (size_t k = 0; k < 2; k++) {
+            for (size_t g = 0; g < 2; g++) {
+                values[k][g] = calloc(plans[k]->groups[g].flat_elems,
+                                      sizeof(*values[k][g]));
+                assert_non_null(values[k][g]);
+            }
+            wefti_parameters_init(plans[k], 7, &start, values[k]);
+        }
+        for (size_t i = 0; i < mapped.tensor_count; i++) {
+            const wefti_tensor *own = &mapped.tensors[i];
+            const size_t elems = own->slot_elems;
+            for (size_t at = 0; own->experts && at < 3 * elems; at++) {
+                const size_t whole = wefti_tensor_find(own, at).whole;
+                if (whole < 2 * elems) { /* which the plain part has */
+                    assert_true(
+                        values[1][1][own->start_elems + at] ==
+                        values[0][1][plain.tensors[i].start_elems + whole]);
+                }
+            }
+        }
+        for (size_t k = 0; k < 2; k++) {
+            free(values[k][0]);
+            free(values[k][1]);
+            wefti_parameters_fini(plans[k]);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -374,6 +521,9 @@ int main(void)
         cmocka_unit_test(test_tensor_list_pieces_cover_the_tensors),
         cmocka_unit_test(test_parameters_another_layer_is_laid_out_by_group),
         cmocka_unit_test(test_parameters_parts_are_those_of_the_whole),
+        cmocka_unit_test(test_parameters_experts_lie_where_their_map_says),
+        cmocka_unit_test(test_parameters_experts_that_parts_do_not_divide),
+        cmocka_unit_test(test_parameters_experts_start_alike_in_any_slot),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -441,6 +441,33 @@ class Report(unittest.TestCase):
             self.check_advice_by_hand(tags, found)
             self.assertEqual(sum(found["deferred"]) > 0, name == "zbv")
 
+    def test_experts_that_moved_have_a_row_for_each_placement(self):
+        settings = ["model.experts=4", "model.ffn_size=64",
+                    "parallel.expert_model_parallel_size=2",
+                    "moe.place_every=5", "moe.redundant=2"]
+        tags, data, lines, _ = self.report(
+            2, *(word for one in settings for word in ("--set", one)))
+        moves = data["summary"]["expert_moves"]
+        self.assertEqual([one["step"] for one in moves], [5, 10])
+        for one, after in zip(moves, [5, 2]):
+            steps = lines[one["step"] - 5:one["step"]]
+            self.assertEqual(one["before"]["steps"], 5)
+            self.assertEqual(one["after"]["steps"], after)
+            self.assertAlmostEqual(
+                one["before"]["step_ms"],
+                sum(line["step_ms"] for line in steps) / 5)
+            self.assertEqual(steps[-1]["expert_moved_bytes"], one["bytes"])
+            self.assertLessEqual(one["ratio_planned"], one["before"]["ratio"])
+            self.assertGreaterEqual(
+                max(line["expert_rank_ratio"] for line in steps),
+                one["before"]["ratio"])
+        self.assertEqual(moves[0]["after"], moves[1]["before"])
+        if tags:
+            rows = tags.cells["experts"]
+            self.assertEqual([row[0] for row in rows[1:]], ["5", "10"])
+            self.assertEqual([row[1] for row in rows[1:]],
+                             [str(one["experts"]) for one in moves])
+
     def test_what_cannot_be_written_is_refused_before_training(self):
         os.mkdir(self.path("dir.html"))
         os.mkdir(self.path("b.trace.json"))

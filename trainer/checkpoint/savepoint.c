@@ -198,7 +198,9 @@ static weft_status copy_state(wefti_replica *replica)
 {
     const wefti_saver *saver = replica->saver;
     const wefti_checkpoint_piece *pieces = saver->list.pieces;
-    weft_status status = WEFT_OK;
+    /* Experts that move come with their moments. */
+    weft_status status =
+        replica->place ? wefti_replica_settle(replica) : WEFT_OK;
     for (int values = 0; values < 2 && status == WEFT_OK; values++) {
         status = values ? wefti_replica_settle(replica) : WEFT_OK;
         for (size_t i = 0; status == WEFT_OK && i < saver->list.shares; i++) {
@@ -242,13 +244,16 @@ weft_status wefti_savepoint_write(const wefti_savepoint *point,
                                   wefti_replica *replica)
 {
     int64_t before_ns = wefti_clock_ns();
+    weft_status status = wefti_saver_settle(replica->saver);
+    if (status == WEFT_OK && replica->place) {
+        status = wefti_saver_relist(replica->saver);
+    }
     wefti_savepoint_save save = {.point = point,
                                  .replica = replica,
                                  .step = replica->step,
                                  .next_sequence = replica->next_sequence,
                                  .list = replica->saver->list,
                                  .finite = replica->saver->list.shares};
-    weft_status status = wefti_saver_settle(replica->saver);
     if (status == WEFT_OK && wefti_saver_writes(replica->saver)) {
         status = copy_state(replica);
         if (status == WEFT_OK) {

@@ -102,6 +102,19 @@ weft_status wefti_saver_create(wefti_replica *replica, bool writes)
     return WEFT_OK;
 }
 
+weft_status wefti_saver_relist(wefti_saver *saver)
+{
+    wefti_state_list list;
+    weft_status status = wefti_state_list_shares(saver->replica, false, &list);
+    if (status == WEFT_OK) {
+        wefti_state_list_fini(&saver->list);
+        saver->list = list;
+    }
+    return status == WEFT_OK && saver->has_thread
+               ? wefti_saver_reserve(saver, wefti_state_count_bytes(&list))
+               : status;
+}
+
 bool wefti_saver_writes(const wefti_saver *saver)
 {
     return saver && saver->has_thread;

@@ -51,6 +51,10 @@ typedef struct wefti_saver {
 WEFT_NODISCARD weft_status wefti_saver_create(wefti_replica *replica,
                                               bool writes);
 
+/* Of the same bytes those that are other parts of tensors by now have their new
+ * places; it has settled. Returns OK | ERR_NO_MEMORY. */
+WEFT_NODISCARD weft_status wefti_saver_relist(wefti_saver *saver);
+
 /* Whether it has a writer. NULL: no. */
 bool wefti_saver_writes(const wefti_saver *saver);
 

@@ -117,6 +117,13 @@ static bool find_share(const wefti_replica *replica, const wefti_tensor *tensor,
     return own_out->elems > 0;
 }
 
+/* Of replicas of an expert the first is saved, without copies. */
+static bool is_saved(const wefti_tensor *tensor, bool copies, size_t at)
+{
+    size_t end;
+    return copies || !wefti_tensor_is_replica(tensor, at, &end);
+}
+
 void wefti_state_add_shares(const wefti_replica *replica, bool copies,
                             wefti_state_list *list)
 {
@@ -129,13 +136,15 @@ void wefti_state_add_shares(const wefti_replica *replica, bool copies,
         }
         for (size_t at = own.offset_elems; at < own.offset_elems + own.elems;) {
             const wefti_tensor_stretch next = next_stretch(tensor, &own, at);
-            add_stretch(replica, tensor, &own, &next, list);
+            if (is_saved(tensor, copies, at)) {
+                add_stretch(replica, tensor, &own, &next, list);
+            }
             at += next.elems;
         }
     }
 }
 
-/* How many pieces those are. */
+/* How many pieces those are, at most. */
 static size_t count_pieces(const wefti_replica *replica, bool copies)
 {
     const wefti_parameters *plan = &replica->plan;
@@ -191,8 +200,10 @@ static void add_averages(const wefti_replica *replica, bool copies,
         for (size_t at = own.offset_elems; at < own.offset_elems + own.elems;) {
             const wefti_tensor_stretch next = next_stretch(tensor, &own, at);
             wefti_checkpoint_piece piece = make_piece(tensor, &next);
-            add_average(own.own_elems + (at - own.offset_elems), &words,
-                        plan->tensors[name].info.name, &piece, list);
+            if (is_saved(tensor, copies, at)) {
+                add_average(own.own_elems + (at - own.offset_elems), &words,
+                            plan->tensors[name].info.name, &piece, list);
+            }
             at += next.elems;
         }
     }

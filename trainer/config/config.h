@@ -144,7 +144,9 @@ typedef struct wefti_config {
         const char *dispatch;
         int64_t balance_every;
         double balance_rate;
-        int64_t room; /* rows for each token; 0: all that can come */
+        int64_t room;        /* rows for each token; 0: all that can come */
+        int64_t place_every; /* steps; 0: experts stay */
+        int64_t redundant;   /* slots beyond the experts */
     } moe;
 
     struct {
@@ -218,6 +220,9 @@ wefti_mesh wefti_config_mesh(const wefti_config *config, int nranks);
  */
 WEFT_NODISCARD weft_status wefti_config_check(const wefti_config *config,
                                               int nranks);
+
+/* Slots that experts have, of all ranks: with those for replicas. */
+int64_t wefti_config_expert_slots(const wefti_config *config);
 
 /*
  * wefti_config_check_nodes - whether moe.nodes part the experts, and so many of

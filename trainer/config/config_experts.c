@@ -13,30 +13,61 @@
 #define refuse_key(config, ...)                                                \
     wefti_config_refuse(config, WEFT_ERR_INVALID, __VA_ARGS__)
 
+int64_t wefti_config_expert_slots(const wefti_config *config)
+{
+    return config->model.experts + config->moe.redundant;
+}
+
+static bool has_whole_blocks(const wefti_config *config, int64_t ffn)
+{
+    return config->model.hidden_size * ffn % WEFTI_BLOCK_ELEMS == 0;
+}
+
 static bool spreads(const wefti_config *config, int64_t ranks)
 {
-    const int64_t experts = config->model.experts;
-    const int64_t rows = experts % ranks == 0 ? experts / ranks : 0;
-    const int64_t part = config->model.hidden_size * config->model.ffn_size;
-    return rows > 0 && rows * part % WEFTI_BLOCK_ELEMS == 0;
+    const int64_t slots = wefti_config_expert_slots(config);
+    const int64_t rows = slots % ranks == 0 ? slots / ranks : 0;
+    return rows > 0 && has_whole_blocks(config, rows * config->model.ffn_size);
+}
+
+/* Slots beyond the experts that ranks can have. */
+static bool spreads_redundant(const wefti_config *config, int64_t redundant)
+{
+    return (config->model.experts + redundant) %
+               config->parallel.expert_model_parallel_size ==
+           0;
 }
 
 /* Each rank has whole experts, in whole blocks of parameters. */
 static weft_status check_spread(const wefti_config *config)
 {
     const int64_t ranks = config->parallel.expert_model_parallel_size;
+    const int64_t slots = wefti_config_expert_slots(config);
     int64_t below = ranks - 1, above = ranks + 1;
-    char next[32] = "";
+    char next[32] = "", nearest[64];
     if (spreads(config, ranks) || ranks == 1) {
         return WEFT_OK;
+    }
+    if (config->moe.redundant > 0 &&
+        !spreads_redundant(config, config->moe.redundant)) {
+        return refuse_key(
+            config, "moe", "redundant",
+            "and model.experts %" PRId64
+            " are not as many slots for each of %" PRId64
+            " ranks (parallel.expert_model_parallel_size); nearest that work: "
+            "%s",
+            config->model.experts, ranks,
+            wefti_config_nearest(
+                config, spreads_redundant, config->moe.redundant,
+                config->moe.redundant + ranks, nearest, sizeof(nearest)));
     }
     while (below > 1 && !spreads(config, below)) {
         below--;
     }
-    while (above <= config->model.experts && !spreads(config, above)) {
+    while (above <= slots && !spreads(config, above)) {
         above++;
     }
-    if (above <= config->model.experts) {
+    if (above <= slots) {
         snprintf(next, sizeof(next), " or %" PRId64, above);
     }
     return refuse_key(config, "parallel", "expert_model_parallel_size",
@@ -153,6 +184,55 @@ static weft_status check_dense(const wefti_config *config)
                : check_dispatch(config);
 }
 
+/* Experts that move do so by whole blocks of parameters, and through memory
+ * that the host reads. */
+static weft_status check_place(const wefti_config *config)
+{
+    const int64_t ffn = config->model.ffn_size;
+    char nearest[64];
+    if (config->moe.place_every == 0) {
+        return config->moe.redundant > 0
+                   ? refuse_key(config, "moe", "redundant",
+                                "slots are given to experts by their loads: "
+                                "set moe.place_every above 0")
+                   : WEFT_OK;
+    }
+    if (config->parallel.expert_model_parallel_size == 1) {
+        return refuse_key(config, "moe", "place_every",
+                          "moves experts between ranks: set "
+                          "parallel.expert_model_parallel_size above 1");
+    }
+    if (strcmp(config->train.device, "host") != 0) {
+        return wefti_config_refuse(
+            config, WEFT_ERR_UNSUPPORTED, "moe", "place_every",
+            "is not possible in this version with train.device: %s; allowed "
+            "is 0",
+            config->train.device);
+    }
+    if (config->moe.node_limit > 0 &&
+        config->model.experts % config->parallel.expert_model_parallel_size !=
+            0) {
+        return refuse_key(config, "moe", "redundant",
+                          "and model.experts %" PRId64
+                          ", which parallel.expert_model_parallel_size "
+                          "%" PRId64 " does not divide, leave no host its own "
+                          "experts (moe.node_limit); allowed with it are "
+                          "experts that it divides",
+                          config->model.experts,
+                          config->parallel.expert_model_parallel_size);
+    }
+    return has_whole_blocks(config, ffn)
+               ? WEFT_OK
+               : refuse_key(config, "moe", "place_every",
+                            "moves experts of a multiple of %d elements, which "
+                            "hidden_size * ffn_size %" PRId64
+                            " is not; nearest ffn_size that work: %s",
+                            WEFTI_BLOCK_ELEMS, config->model.hidden_size * ffn,
+                            wefti_config_nearest(config, has_whole_blocks, ffn,
+                                                 ffn + WEFTI_BLOCK_ELEMS,
+                                                 nearest, sizeof(nearest)));
+}
+
 /* What only experts would read, or only those of other ranks. */
 static weft_status check_unread(const wefti_config *config)
 {
@@ -168,6 +248,12 @@ static weft_status check_unread(const wefti_config *config)
     if (config->moe.nodes > 0 && config->moe.node_limit == 0) {
         return refuse_key(config, "moe", "nodes",
                           "is read with a moe.node_limit alone; allowed is 0");
+    }
+    if (dense && config->moe.place_every + config->moe.redundant > 0) {
+        return refuse_key(config, "moe",
+                          config->moe.place_every > 0 ? "place_every"
+                                                      : "redundant",
+                          "needs experts: set model.experts above 0");
     }
     return config->moe.room > 0 &&
                    (dense || config->parallel.expert_model_parallel_size == 1)
@@ -197,6 +283,9 @@ weft_status wefti_config_check_experts(const wefti_config *config, int nranks)
     }
     if (status == WEFT_OK) {
         status = check_rows(config);
+    }
+    if (status == WEFT_OK) {
+        status = check_place(config);
     }
     if (status == WEFT_OK) {
         status = check_spread(config);

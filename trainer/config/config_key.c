@@ -238,6 +238,12 @@ const wefti_config_key wefti_config_keys[] = {
     {INT(moe, room, 0, 4096, "0"),
      .about = "rows of a rank's experts for each of its own tokens that there "
               "is room for; 0: for all that can come"},
+    {INT(moe, place_every, 0, STEPS_MOST, "0"),
+     .about = "steps between two placements of experts on their ranks, by the "
+              "loads since; 0: they stay"},
+    {INT(moe, redundant, 0, 4096, "0"),
+     .about = "slots for experts beyond model.experts, of all ranks: replicas "
+              "of those with the largest loads"},
 
     {INT(generate, bytes, 1, 1e6, "200"),
      .about = "that --generate prints, or token ids"},

@@ -17,6 +17,7 @@ typedef struct turn {
     weft_moe_batch batch;
     weft_event *done; /* of its last exchange */
     real *chosen;     /* ids of its last dispatch; NULL: nobody asks */
+    int32_t *slots;   /* of these experts; NULL: a slot's number is its own */
 } turn;
 
 struct wefti_experts {
@@ -26,6 +27,7 @@ struct wefti_experts {
     weft_event *computed; /* what the next of them needs */
     turn *turns;          /* [layers of the plan's parts][slots] */
     size_t turn_count;
+    size_t rank; /* of comm */
     bool blocking, replays;
 };
 
@@ -33,7 +35,7 @@ size_t wefti_experts_room(const wefti_parameters *plan, size_t tokens)
 {
     const wefti_model_shape *shape = &plan->shape;
     const size_t parts = plan->expert_parts > 0 ? plan->expert_parts : 1;
-    const size_t here = shape->experts / parts;
+    const size_t here = plan->expert_slots / parts;
     const size_t slots = shape->experts_per_token;
     size_t most = (slots < here ? slots : here) * parts;
     if (parts > 1 && shape->expert_room > 0 && shape->expert_room < most) {
@@ -82,6 +84,20 @@ double wefti_experts_bytes(const wefti_experts_config *config)
 /* ---- making it ------------------------------------------------------------
  */
 
+static size_t count_chosen(const wefti_experts *experts, size_t tokens)
+{
+    return tokens * experts->config.plan->shape.experts_per_token;
+}
+
+static weft_status make_slots(const wefti_experts *experts, turn *own)
+{
+    const size_t count = count_chosen(experts, experts->config.tokens);
+    own->slots = calloc(count, sizeof(*own->slots));
+    return own->slots ? WEFT_OK
+                      : wefti_error(WEFT_ERR_NO_MEMORY,
+                                    "no memory for slots of %zu", count);
+}
+
 static weft_status make_turns(wefti_experts *experts)
 {
     const size_t count =
@@ -97,6 +113,9 @@ static weft_status make_turns(wefti_experts *experts)
         turn *own = &experts->turns[experts->turn_count];
         own->batch.size_bytes = sizeof(own->batch);
         status = weft_event_create(experts->config.device, &own->done);
+        if (status == WEFT_OK && experts->config.plan->expert_map.parts > 0) {
+            status = make_slots(experts, own);
+        }
     }
     return status;
 }
@@ -110,7 +129,7 @@ static weft_status make_moe(wefti_experts *experts)
         .comm = config->comm,
         .device = config->device,
         .hidden = shape->hidden,
-        .experts = (int)shape->experts,
+        .experts = (int)config->plan->expert_slots,
         .slots = (int)shape->experts_per_token,
         .tokens = config->tokens,
         .capacity = wefti_experts_room(config->plan, config->tokens),
@@ -168,6 +187,7 @@ weft_status wefti_experts_create(const wefti_experts_config *config,
         return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for experts");
     }
     experts->config = *config;
+    experts->rank = (size_t)weft_comm_get_rank(config->comm);
     weft_status status = make_turns(experts);
     if (status == WEFT_OK) {
         status = weft_event_create(config->device, &experts->computed);
@@ -200,6 +220,7 @@ void wefti_experts_destroy(wefti_experts *experts)
     weft_moe_destroy(experts->moe);
     for (size_t i = 0; i < experts->turn_count; i++) {
         weft_event_destroy(experts->turns[i].done);
+        free(experts->turns[i].slots);
         wefti_storage_free_on(experts->config.device, experts->turns[i].chosen);
     }
     weft_event_destroy(experts->computed);
@@ -210,11 +231,6 @@ void wefti_experts_destroy(wefti_experts *experts)
 
 /* ---- who is chosen, again -------------------------------------------------
  */
-
-static size_t count_chosen(const wefti_experts *experts, size_t tokens)
-{
-    return tokens * experts->config.plan->shape.experts_per_token;
-}
 
 weft_status wefti_experts_record(wefti_experts *experts)
 {
@@ -253,6 +269,36 @@ static weft_status choose(const wefti_experts *experts, const turn *own,
     return weft_device_copy(experts->config.device, own->chosen, *expert,
                             count_chosen(experts, tokens) * sizeof(int32_t),
                             experts->config.compute);
+}
+
+/* Where this token's expert is: replicas take turns, from another one on each
+ * rank. What is no expert stays as it is, which the dispatch finds. */
+static int32_t find_slot(const wefti_experts *experts, size_t layer,
+                         size_t token, int32_t expert)
+{
+    const wefti_expert_map *map = &experts->config.plan->expert_map;
+    if (expert < 0 || (size_t)expert >= map->experts) {
+        return expert < 0 ? expert : (int32_t)map->slots;
+    }
+    size_t count;
+    const int32_t *slots =
+        wefti_expert_map_slots(map, layer, (size_t)expert, &count);
+    return slots[(token + experts->rank) % count];
+}
+
+/* The host computes: it may read experts now. */
+static const int32_t *find_slots(const wefti_experts *experts, const turn *own,
+                                 size_t layer, const int32_t *expert,
+                                 size_t tokens)
+{
+    const size_t each = experts->config.plan->shape.experts_per_token;
+    if (!own->slots) {
+        return expert;
+    }
+    for (size_t i = 0; i < tokens * each; i++) {
+        own->slots[i] = find_slot(experts, layer, i / each, expert[i]);
+    }
+    return own->slots;
 }
 
 /* ---- exchanges ------------------------------------------------------------
@@ -304,6 +350,7 @@ weft_status wefti_experts_dispatch(wefti_experts *experts,
     weft_moe_batch_fini(experts->moe, &own->batch);
     weft_status status = choose(experts, own, tokens, &expert);
     if (status == WEFT_OK) {
+        expert = find_slots(experts, own, turn_of.layer, expert, tokens);
         status = begin(experts);
     }
     return end(experts, own,

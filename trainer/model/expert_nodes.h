@@ -66,7 +66,7 @@ wefti_expert_rows_of(const wefti_node_args *args, const real *counts)
             : wefti_experts_counts(args->pass->experts,
                                    wefti_expert_turn_of(args));
     return (wefti_node_rows_by_expert){from,
-                                       plan->shape.experts / plan->expert_parts,
+                                       plan->expert_slots / plan->expert_parts,
                                        wefti_experts_room(plan, tokens)};
 }
 

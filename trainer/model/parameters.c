@@ -6,9 +6,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
-#include "trainer/random.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -128,8 +126,34 @@ static void find_shared(const wefti_parameters_config *config,
     }
 }
 
+/* Whose experts' slots may have others. */
+static weft_status follow_map(const wefti_parameters *plan,
+                              const wefti_parameters_config *config,
+                              wefti_tensor *tensor)
+{
+    const wefti_tensor_info *info = &tensor->info;
+    const wefti_expert_map *map = &plan->expert_map;
+    if (config->expert_slots == 0) {
+        return WEFT_OK;
+    }
+    const size_t first = tensor->part * wefti_expert_map_each(map);
+    tensor->slot_elems = wefti_tensor_elems(info) / map->experts;
+    if (tensor->slot_elems % WEFTI_BLOCK_ELEMS) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "%s: experts of %zu elements: those that may move "
+                           "have multiples of %d",
+                           info->name, tensor->slot_elems, WEFTI_BLOCK_ELEMS);
+    }
+    /* Modules are the embedding, then layers. */
+    tensor->experts = wefti_expert_map_experts(map, info->module - 1) + first;
+    tensor->replicas = wefti_expert_map_replicas(map, info->module - 1) + first;
+    tensor->rows = info->rows / map->experts * wefti_expert_map_each(map);
+    return WEFT_OK;
+}
+
 /* What of it that is. */
-static weft_status split(const wefti_parameters_config *config,
+static weft_status split(const wefti_parameters *plan,
+                         const wefti_parameters_config *config,
                          wefti_tensor *tensor)
 {
     const wefti_tensor_info *info = &tensor->info;
@@ -137,7 +161,7 @@ static weft_status split(const wefti_parameters_config *config,
     const size_t parts = tensor->parts;
     const bool experts = info->split == WEFTI_SPLIT_EXPERT;
     WEFTI_ASSERT(parts > 0);
-    if (experts && parts > 1 &&
+    if (experts && parts > 1 && config->expert_slots == 0 &&
         (info->rows % parts != 0 ||
          wefti_tensor_elems(info) / parts % WEFTI_BLOCK_ELEMS)) {
         return wefti_error(WEFT_ERR_INVALID,
@@ -160,8 +184,9 @@ static weft_status split(const wefti_parameters_config *config,
         tensor->square_block +=
             tensor->part * tensor->rows * tensor->columns / WEFTI_BLOCK_ELEMS;
     }
+    weft_status status = experts ? follow_map(plan, config, tensor) : WEFT_OK;
     find_shared(config, tensor);
-    return WEFT_OK;
+    return status;
 }
 
 /* The head beside the embedding, which has its numbers. */
@@ -193,7 +218,7 @@ static weft_status number_tensors(wefti_parameters *plan,
         wefti_tensor *tensor = &plan->tensors[plan->tensor_count++];
         tensor->info = list->items[i];
         number_blocks(plan, tensor);
-        status = split(config, tensor);
+        status = split(plan, config, tensor);
     }
     if (plan->copies_head && status == WEFT_OK) {
         add_copy(plan);
@@ -319,15 +344,25 @@ weft_status wefti_parameters_plan_list(const wefti_parameters_config *config,
                                        wefti_parameters *plan_out)
 {
     WEFTI_ASSERT(config->part_count > 0);
-    *plan_out =
-        (wefti_parameters){.shape = config->shape,
-                           .own = own_shape(config),
-                           .tensor = config->tensor,
-                           .part_count = config->part_count,
-                           .group_count = list->group_count,
-                           .expert_parts = config->expert_parts,
-                           .copies_head = config->shape.tied && config->cut};
-    weft_status status = number_tensors(plan_out, config, list);
+    *plan_out = (wefti_parameters){
+        .shape = config->shape,
+        .own = own_shape(config),
+        .tensor = config->tensor,
+        .part_count = config->part_count,
+        .group_count = list->group_count,
+        .expert_parts = config->expert_parts,
+        .expert_slots = config->expert_slots > 0 ? config->expert_slots
+                                                 : config->shape.experts,
+        .copies_head = config->shape.tied && config->cut};
+    weft_status status = WEFT_OK;
+    if (config->expert_slots > 0) {
+        status = wefti_expert_map_init(
+            &plan_out->expert_map, config->shape.layers, config->shape.experts,
+            config->expert_slots, config->expert_parts);
+    }
+    if (status == WEFT_OK) {
+        status = number_tensors(plan_out, config, list);
+    }
     if (status == WEFT_OK) {
         status = take_room(plan_out, config->parts);
     }
@@ -368,72 +403,12 @@ void wefti_parameters_fini(wefti_parameters *plan)
     free(plan->tensors);
     free(plan->modules);
     free(plan->parts);
+    wefti_expert_map_fini(&plan->expert_map);
     for (size_t i = 0; i < plan->group_count; i++) {
         free(plan->groups[i].buckets);
         free(plan->groups[i].parts);
     }
     *plan = (wefti_parameters){0};
-}
-
-/* The standard deviation a tensor starts with. */
-static double start_deviation(const wefti_parameters *plan,
-                              const wefti_start *start,
-                              const wefti_tensor *tensor)
-{
-    double by_fan_in = start->scale / sqrt((double)tensor->info.columns);
-    switch (tensor->info.kind) {
-    case WEFTI_TENSOR_INPUT:
-        return by_fan_in;
-    case WEFTI_TENSOR_OUTPUT:
-        /* Two writes a layer: the residual's size stays even with depth. */
-        return by_fan_in / sqrt(2.0 * (double)plan->shape.layers);
-    case WEFTI_TENSOR_EMBEDDING:
-        /* A tied embedding is also the head, and must guess evenly. */
-        return plan->shape.tied ? start->head : start->embedding;
-    case WEFTI_TENSOR_BIAS:
-        return 0;
-    case WEFTI_TENSOR_HEAD:
-    case WEFTI_TENSOR_NORM:
-        break;
-    }
-    return start->head;
-}
-
-/* The numbers of the whole tensor come one after the other. */
-static void draw(const wefti_tensor *tensor, double deviation,
-                 wefti_random *random, real *values)
-{
-    const size_t all = wefti_tensor_here_elems(tensor);
-    size_t drawn = 0;
-    for (size_t at = 0; at < all;) {
-        const wefti_tensor_stretch next = wefti_tensor_find(tensor, at);
-        for (; drawn < next.whole; drawn++) {
-            (void)wefti_random_normal(random);
-        }
-        for (; drawn < next.whole + next.elems; drawn++, at++) {
-            values[at] = tensor->info.kind == WEFTI_TENSOR_NORM
-                             ? (real)1.0
-                             : (real)(deviation * wefti_random_normal(random));
-        }
-    }
-}
-
-void wefti_parameters_init(const wefti_parameters *plan, uint64_t seed,
-                           const wefti_start *start, real *const *values_out)
-{
-    for (size_t i = 0; i < plan->group_count; i++) {
-        memset(values_out[i], 0, plan->groups[i].flat_elems * sizeof(real));
-    }
-    for (size_t i = 0; i < plan->tensor_count; i++) {
-        const wefti_tensor *tensor = &plan->tensors[i];
-        if (!tensor->here) {
-            continue;
-        }
-        real *values = values_out[tensor->info.group] + tensor->start_elems;
-        wefti_random random = wefti_random_make(
-            seed, tensor->copy ? wefti_tensor_embedding() : i);
-        draw(tensor, start_deviation(plan, start, tensor), &random, values);
-    }
 }
 
 size_t wefti_tensor_here_elems(const wefti_tensor *tensor)
@@ -465,8 +440,46 @@ static wefti_tensor_stretch find_rows(const wefti_tensor *tensor, size_t here)
                                   .elems = own + elems - here};
 }
 
+/* In the slot that the element is in. */
+static wefti_tensor_stretch find_slot(const wefti_tensor *tensor, size_t here)
+{
+    const size_t slot = here / tensor->slot_elems;
+    const size_t expert = (size_t)tensor->experts[slot];
+    const size_t past = here - slot * tensor->slot_elems;
+    return (wefti_tensor_stretch){.here = here,
+                                  .whole = expert * tensor->slot_elems + past,
+                                  .elems = tensor->slot_elems - past};
+}
+
+size_t wefti_tensor_square_block(const wefti_tensor *tensor, size_t here,
+                                 size_t *end_out)
+{
+    if (tensor->experts) {
+        const wefti_tensor_stretch slot = find_slot(tensor, here);
+        *end_out = here + slot.elems;
+        return tensor->first_block + slot.whole / WEFTI_BLOCK_ELEMS;
+    }
+    *end_out = wefti_tensor_here_elems(tensor);
+    return tensor->square_block + here / WEFTI_BLOCK_ELEMS;
+}
+
+bool wefti_tensor_is_replica(const wefti_tensor *tensor, size_t here,
+                             size_t *end_out)
+{
+    *end_out = wefti_tensor_here_elems(tensor);
+    if (!tensor->experts) {
+        return false;
+    }
+    const size_t slot = here / tensor->slot_elems;
+    *end_out = (slot + 1) * tensor->slot_elems;
+    return tensor->replicas[slot] > 0;
+}
+
 wefti_tensor_stretch wefti_tensor_find(const wefti_tensor *tensor, size_t here)
 {
+    if (tensor->experts) {
+        return find_slot(tensor, here);
+    }
     if (tensor->rows == tensor->info.rows &&
         tensor->columns == tensor->info.columns) {
         const size_t all = wefti_tensor_here_elems(tensor);

@@ -29,6 +29,7 @@
 #define TRAINER_MODEL_PARAMETERS_H
 
 #include "kernels/math/real.h"
+#include "trainer/model/expert_map.h"
 #include "trainer/model/tensor_list.h"
 #include "weft/bucket.h"
 #include "weft/status.h"
@@ -51,6 +52,11 @@ typedef struct wefti_tensor {
     size_t part, parts;   /* that are here, of so many */
     size_t rows, columns; /* that are here: all, of one that is not split */
     size_t square_block;  /* number of the first here, for the norm */
+    /* Of slots that are here, of slot_elems each, whole blocks: experts, and
+     * numbers among their replicas, of which the first counts. NULL: there is
+     * no map, experts are those of the part, in order. */
+    const int32_t *experts, *replicas;
+    size_t slot_elems;
     /*
      * From this element on sharers ranks in a row have the same, and of these
      * one counts it, and saves it. Blocks of squares begin there anew.
@@ -116,6 +122,8 @@ typedef struct wefti_parameters {
     size_t part_count;
     bool copies_head;    /* tied, and cut: see above */
     size_t expert_parts; /* 1: all experts are here */
+    size_t expert_slots; /* of all parts: more than experts with replicas */
+    wefti_expert_map expert_map; /* of layers; zeros: they are in order */
     wefti_group_plan groups[WEFTI_TENSOR_GROUPS_MOST];
     size_t group_count;
     size_t bucket_count, flat_elems, own_elems; /* of all groups */
@@ -147,6 +155,8 @@ WEFT_NODISCARD weft_status wefti_parameters_plan(const wefti_model_shape *shape,
  *
  * expert_part, expert_parts   of tensors that are split by expert this rank has
  *             the rows of one part of so many; each has whole blocks
+ * expert_slots   0: experts are in order; else the plan has a map of so many
+ *             slots, and each expert has whole blocks
  * tensor      of tensors that are split otherwise it has one part of so many;
  *             heads, ffn and vocab divide
  *
@@ -157,6 +167,7 @@ typedef struct wefti_parameters_config {
     size_t bucket_bytes;
     size_t nranks[WEFTI_TENSOR_GROUPS_MOST];
     size_t expert_part, expert_parts;
+    size_t expert_slots;
     wefti_tensor_parallel tensor;
     const wefti_layer_run *parts;
     size_t part_count;
@@ -206,6 +217,16 @@ static inline size_t wefti_tensor_counted_end(const wefti_tensor *tensor,
     return tensor->counts || tensor->shared_elems > end ? end
                                                         : tensor->shared_elems;
 }
+
+/* The number of the block of squares in which an element that is here counts,
+ * and up to which element it and those behind it have numbers in a row. */
+size_t wefti_tensor_square_block(const wefti_tensor *tensor, size_t here,
+                                 size_t *end_out);
+
+/* Whether another slot has the same experts' elements and counts them, up to
+ * which element that holds. */
+bool wefti_tensor_is_replica(const wefti_tensor *tensor, size_t here,
+                             size_t *end_out);
 
 /* Blocks of squares that a tensor has in the whole model. */
 size_t wefti_tensor_square_blocks(const wefti_parameters *plan,

@@ -26,8 +26,10 @@ typedef struct wefti_metrics_step {
     double val_loss_ema; /* of the weights' average, on the last line */
     double grad_norm;    /* before clipping */
     double lr;
-    double expert_load_ratio; /* largest over mean, of the worst layer */
-    double tokens_per_s;      /* of all ranks together */
+    double expert_load_ratio;  /* largest over mean, of the worst layer */
+    double expert_rank_ratio;  /* that of ranks' experts, where they move */
+    double expert_moved_bytes; /* of experts behind it, all ranks together */
+    double tokens_per_s;       /* of all ranks together */
     double step_ms;
     double step_ms_max;
     double compute_ms;

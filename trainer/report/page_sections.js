@@ -423,6 +423,25 @@ function putTraffic() {
         "pause. self: a rank alone; shm: shared memory; net: between hosts."));
 }
 
+/* null: experts stay where they are. */
+function putExperts() {
+    const moves = summary.expert_moves;
+    if (moves === null || moves.length === 0) {
+        return;
+    }
+    section("Experts that moved", table("experts", ["behind step", "experts",
+        "bytes", "busiest rank / mean, before", "planned", "after",
+        "step, ms, before", "after"],
+    moves.map((one) => [one.step, one.experts, bytes(one.bytes),
+        fixed(one.before.ratio, 3), fixed(one.ratio_planned, 3),
+        fixed(one.after.ratio, 3), fixed(one.before.step_ms, 2),
+        fixed(one.after.step_ms, 2)])),
+    note("Before: the steps since the placement before; after: those up to " +
+        "the next one, or the run's end. Ratios are of the layer where they " +
+        "are worst, and planned is that of the loads before with experts as " +
+        "they were placed then. Steps are rank 0's, in the mean."));
+}
+
 function putMachine() {
     if (facts.machine !== null) {
         section("Machine and routes", html("pre", {}, facts.machine));
@@ -464,7 +483,7 @@ function putMeaning() {
 }
 
 for (const put of [putHead, putTiles, putWarnings, putLoss, putBreakdown,
-    putSchedule, putTrials, putMeasured, putThroughput, putRanks, putTraffic,
-    putMachine, putSettings, putMeaning]) {
+    putSchedule, putTrials, putMeasured, putThroughput, putRanks, putExperts,
+    putTraffic, putMachine, putSettings, putMeaning]) {
     put();
 }

@@ -73,6 +73,8 @@ const wefti_fact wefti_facts_of_step[] = {STEP(UINT, step),
                                           STEP(REAL, grad_norm),
                                           STEP(REAL, lr),
                                           STEP(REAL, expert_load_ratio),
+                                          STEP(REAL, expert_rank_ratio),
+                                          STEP(REAL, expert_moved_bytes),
                                           STEP(REAL, tokens_per_s),
                                           STEP(REAL, step_ms),
                                           STEP(REAL, step_ms_max),
@@ -226,6 +228,7 @@ void wefti_facts_summary(wefti_json *json, const char *name,
     if (summary->expert_loads) {
         wefti_expert_loads_put(summary->expert_loads, json, "expert_placement");
     }
+    wefti_expert_placed_put(summary->placed, json, "expert_moves");
     if (summary->measured) {
         put_measured(json, summary->measured);
     }

@@ -264,9 +264,10 @@ static void print_steps(const wefti_summary *summary, FILE *file)
             summary->multiplied, summary->blas_kernel,
             100 * parts.mfu_non_causal);
     }
-    if (summary->expert_loads) {
+    if (summary->expert_loads && !summary->placed) {
         wefti_expert_loads_print(summary->expert_loads, file);
     }
+    wefti_expert_placed_print(summary->placed, file);
     if (summary->dropped > 0) {
         fprintf(file,
                 "%-18s %7" PRIu64 " records: the ledger was full, the times "

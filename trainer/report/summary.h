@@ -9,6 +9,7 @@
 #include "trainer/data/data.h"
 #include "trainer/measure.h"
 #include "trainer/report/expert_loads.h"
+#include "trainer/report/expert_placed.h"
 #include "trainer/report/metrics.h"
 #include "weft/status.h"
 
@@ -43,6 +44,7 @@ typedef struct wefti_summary {
     uint64_t dropped; /* records the ledger lacks, in all steps */
     const wefti_measure_result *measured;   /* NULL: not asked for */
     const wefti_expert_loads *expert_loads; /* NULL: none */
+    const wefti_expert_place *placed; /* of experts that move; NULL: none */
     double peak_gflops;     /* that mfu is a share of; NAN: not measured */
     double non_causal;      /* operations without a mask / with the causal */
     const char *multiplied; /* the type of what is multiplied; NULL: none */

@@ -21,7 +21,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { POSTS = 4000, SMALL = 1024, LARGE = 4 << 20, COMPUTE_NS = 100000 };
+#include <sys/resource.h>
+
+enum {
+    POSTS = 4000,
+    SMALL = 1024,
+    LARGE = 4 << 20,
+    COMPUTE_NS = 100000,
+    SLOW_NS = 2000
+};
 
 static void must(weft_status status)
 {
@@ -43,6 +51,25 @@ static int by_size(const void *left, const void *right)
 {
     const int64_t a = *(const int64_t *)left, b = *(const int64_t *)right;
     return a < b ? -1 : a > b;
+}
+
+/* Of the posts that took longer than SLOW_NS: how many gave the processor up,
+ * as they waited for a lock; how many it was taken from; and the others, which
+ * woke a thread. */
+typedef struct slow {
+    int count, slept, preempted;
+} slow;
+
+static void count_slow(slow *counts, const struct rusage *before,
+                       int64_t took_ns)
+{
+    struct rusage now;
+    if (took_ns > SLOW_NS) {
+        (void)getrusage(RUSAGE_THREAD, &now);
+        counts->count++;
+        counts->slept += now.ru_nvcsw > before->ru_nvcsw;
+        counts->preempted += now.ru_nivcsw > before->ru_nivcsw;
+    }
 }
 
 static void print(int rank, const char *what, int64_t *took_ns)
@@ -114,16 +141,24 @@ static void measure_posts(weft_comm *comm, weft_comm *other,
                          calloc(LARGE, sizeof(float))};
     weft_request *requests[2] = {NULL, NULL};
     weft_op op = all_reduce_op(small, SMALL, WEFT_DTYPE_F32);
+    slow counts = {0, 0, 0};
     op.class_id = WEFT_CLASS_TP;
     for (int i = 0; i < POSTS; i++) {
         if (large && i % 40 == 0) {
             keep_large(comm, buffers, requests);
         }
         compute();
+        struct rusage before;
+        (void)getrusage(RUSAGE_THREAD, &before);
         const int64_t begin_ns = wefti_clock_ns();
         must(weft_op_post(&op, 0, other, stream));
         took_ns[i] = wefti_clock_ns() - begin_ns;
+        count_slow(&counts, &before, took_ns[i]);
     }
+    printf("rank %d: of %d posts %d took more than 2 us: %d waited for a lock, "
+           "%d were preempted\n",
+           weft_comm_get_rank(comm), POSTS, counts.count, counts.slept,
+           counts.preempted);
     must(weft_stream_wait(stream));
     for (int k = 0; k < 2; k++) {
         if (requests[k]) {

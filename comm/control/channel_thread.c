@@ -15,7 +15,7 @@ enum {
     GLARE_NS = 300000000, /* the lower rank waits to be called so long */
     LOST_PAUSE_NS = 5000000,
     ASK_PAUSE_NS = 20000000,
-    ASK_NS = 300000000,        /* for its domain to say how a rank has ended */
+    ASK_NS = 1000000000,       /* for its domain to say how a rank has ended */
     CLOSING_NS = 1000000000,   /* for notices still on their way */
     FAREWELL_NS = 1000000000,  /* for others to hear of the leave */
     UNANSWERED_NS = 200000000, /* for answers to what has been delivered */

@@ -176,9 +176,11 @@ weft_status __wrap_wefti_checkpoint_commit(const wefti_checkpoint_owner *owner,
  */
 
 /* A layout; its settings come after the model's. */
+enum { SETTINGS = 6 };
+
 typedef struct layout {
     int nranks;
-    const char *settings[3];
+    const char *settings[SETTINGS];
 } layout;
 
 #define SCHEDULE(name) "parallel.schedule=" #name
@@ -199,7 +201,7 @@ static job make_job(const layout *cut, const char *inside, const char *resume)
         what.settings[at++] = "checkpoint.every=1";
         what.settings[at++] = inside;
     }
-    for (size_t i = 0; i < 3 && cut->settings[i]; i++) {
+    for (size_t i = 0; i < SETTINGS && cut->settings[i]; i++) {
         what.settings[at++] = cut->settings[i];
     }
     return what;
@@ -241,7 +243,11 @@ static void resume(const layout *cut, size_t which, const job_result *wanted)
     char dir[512];
     bool more = random_next(&seed) % 2;
     layout other = *cut; /* buckets may be, too */
-    other.settings[cut->settings[1] ? 2 : 1] =
+    size_t free_one = 0;
+    while (cut->settings[free_one]) {
+        free_one++;
+    }
+    other.settings[free_one] =
         random_next(&seed) % 2 ? "overlap.bucket_mb=0.05" : NULL;
     snprintf(dir, sizeof(dir), "%.250s/kept_%zu", own.dir, which);
     job_result got = run_good(&other, more ? "checkpoint.inside=2" : NULL, dir);
@@ -335,6 +341,21 @@ static void test_pause_with_tied_embeddings_goes_on(void **state)
                               {2, {SCHEDULE(1f1b), TIED}},
                               {4, {SCHEDULE(dualpipe), TIED}}};
     for (size_t i = 0; i < (is_long() ? 3 : sizeof(real) == 8 ? 0 : 1); i++) {
+        job_result wanted = run_good(&layouts[i], NULL, NULL);
+        check_layout(&layouts[i], &wanted, "checkpoint.inside=5");
+        job_result_fini(&wanted);
+    }
+}
+
+/* Messages of two lengths are under way at a cut. */
+static void test_pause_with_an_encoder_goes_on(void **state)
+{
+    (void)state;
+    layout layouts[] = {{2, {SCHEDULE(interleaved)}}, {2, {SCHEDULE(zbv)}}};
+    for (size_t i = 0; i < (is_long() ? 2 : 1); i++) {
+        layouts[i].settings[1] = "model.encoder_layers=2";
+        layouts[i].settings[2] = "model.encoder_seq_length=7";
+        layouts[i].settings[3] = "data.encoder_path=text.txt";
         job_result wanted = run_good(&layouts[i], NULL, NULL);
         check_layout(&layouts[i], &wanted, "checkpoint.inside=5");
         job_result_fini(&wanted);
@@ -589,6 +610,7 @@ int main(void)
         cmocka_unit_test(test_pause_of_two_copies_goes_on_with_the_same_bits),
         cmocka_unit_test(test_pause_without_a_pipeline_goes_on),
         cmocka_unit_test(test_pause_with_tied_embeddings_goes_on),
+        cmocka_unit_test(test_pause_with_an_encoder_goes_on),
         cmocka_unit_test(test_pause_is_written_beside_the_steps),
         cmocka_unit_test(test_pause_resumed_otherwise_is_refused_by_name),
         cmocka_unit_test(test_pause_asked_for_in_vain_is_refused_at_its_place),

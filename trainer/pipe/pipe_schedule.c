@@ -13,6 +13,14 @@ bool wefti_pipe_schedule_wanted(const wefti_config *config)
     return config->parallel.pipeline_model_parallel_size > 1;
 }
 
+int wefti_pipe_schedule_encoder(const wefti_config *config)
+{
+    return config->model.encoder_layers > 0
+               ? (int)(config->parallel.pipeline_model_parallel_size *
+                       config->parallel.encoder_virtual_stages)
+               : 0;
+}
+
 wefti_config wefti_pipe_schedule_config(const wefti_config *config,
                                         const char *name, int chunks)
 {
@@ -64,11 +72,18 @@ weft_status wefti_pipe_schedule_make(const wefti_config *config,
     if (strcmp(config->parallel.schedule, "FILE.csv") == 0) {
         return wefti_pipe_list_read(config, microbatches, schedule_out);
     }
-    bool chosen = strcmp(config->parallel.schedule, "interleaved") == 0;
+    /* Without a pipeline the two branches are two stages in turn. */
+    const bool apart =
+        config->model.encoder_layers > 0 && !wefti_pipe_schedule_wanted(config);
+    const char *name = apart ? "interleaved" : config->parallel.schedule;
+    bool chosen = strcmp(name, "interleaved") == 0;
     int64_t chunks = config->parallel.virtual_pipeline_model_parallel_size;
+    if (config->model.encoder_layers > 0) {
+        chunks += config->parallel.encoder_virtual_stages;
+    }
     weft_schedule_config wanted = {
         .size_bytes = sizeof(wanted),
-        .name = config->parallel.schedule,
+        .name = name,
         .ranks = (int)config->parallel.pipeline_model_parallel_size,
         .microbatches = (int)microbatches,
         .chunks = chosen ? (int)chunks : 0,

@@ -29,11 +29,8 @@ size_t wefti_tensor_embedding(const wefti_parameters *plan)
 
 size_t wefti_tensor_of_layer(const wefti_parameters *plan, size_t layer)
 {
-    const wefti_model_shape *shape = &plan->shape;
-    return layer < shape->encoder_layers
-               ? plan->modules[1 + layer]
-               : plan->modules[encoder_modules(shape) + 1 + layer -
-                               shape->encoder_layers];
+    const size_t before = plan->shape.encoder_layers;
+    return plan->modules[1 + layer + (layer < before ? 0 : before > 0 ? 2 : 0)];
 }
 
 size_t wefti_tensor_final_norm(const wefti_parameters *plan)

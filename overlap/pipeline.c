@@ -24,18 +24,14 @@
 /* ---- life -----------------------------------------------------------------
  */
 
-static size_t buffer_bytes(const weft_pipeline_config *config)
-{
-    return config->rows * config->row_elems * weft_dtype_bytes(config->dtype);
-}
-
 static weft_status make_plan(wefti_pipeline_plan *plan,
                              const weft_pipeline_config *config, int rank)
 {
     weft_status status =
         wefti_pipeline_plan_init(plan, config->schedule, rank,
                                  config->receive_ahead, config->spare_buffers);
-    plan->peaks.bytes = (size_t)plan->peaks.buffers * buffer_bytes(config);
+    plan->peaks.bytes =
+        (size_t)plan->peaks.buffers * wefti_pipeline_buffer_bytes(config);
     return status;
 }
 
@@ -115,7 +111,7 @@ weft_status weft_pipeline_create(const weft_pipeline_config *given,
     status = make_plan(&p->plan, config, weft_comm_get_rank(config->comm));
     if (status == WEFT_OK) {
         status = wefti_pipeline_usage_init(&p->usage, &p->plan.peaks,
-                                           buffer_bytes(config));
+                                           wefti_pipeline_buffer_bytes(config));
     }
     if (status == WEFT_OK) {
         status = wefti_pipeline_record_init(&p->record, config->ledger,
@@ -175,6 +171,7 @@ static void lay_out(weft_pipeline *p, const weft_action *action,
 {
     const weft_schedule *s = p->plan.schedule;
     int length = wefti_stages_of_direction(s);
+    const bool forward = action->type == WEFT_ACTION_F;
     *b = (frame){.part = part,
                  .work = {.type = (weft_action_type)action->type,
                           .stage = action->stage,
@@ -190,9 +187,10 @@ static void lay_out(weft_pipeline *p, const weft_action *action,
         lay_rows(p, part->input,
                  part->from >= 0 ? WEFTI_ROWS_INCOMING : WEFTI_ROWS_LOCAL,
                  &b->input, &b->input_tie);
-        b->input_tie.wait = action->type == WEFT_ACTION_F ? WEFT_WAIT_FORWARD
-                                                          : WEFT_WAIT_BACKWARD;
+        b->input_tie.wait = forward ? WEFT_WAIT_FORWARD : WEFT_WAIT_BACKWARD;
         b->input_tie.from = part->from;
+        b->input_tie.rows =
+            wefti_pipeline_count_rows(p, action->stage, forward);
         b->work.input = &b->input;
     }
     if (part->output >= 0) {
@@ -200,6 +198,8 @@ static void lay_out(weft_pipeline *p, const weft_action *action,
         lay_rows(p, part->output,
                  edge.remote ? WEFTI_ROWS_OUTGOING : WEFTI_ROWS_LOCAL,
                  &b->output, &b->output_tie);
+        b->output_tie.rows =
+            wefti_pipeline_count_rows(p, action->stage, !forward);
         b->work.output = &b->output;
     }
 }
@@ -207,7 +207,7 @@ static void lay_out(weft_pipeline *p, const weft_action *action,
 /* What the call has left: the rest of its output goes, all input has come. */
 static weft_status finish_rows(weft_pipeline *p, frame *b)
 {
-    size_t rows = p->config.rows;
+    const size_t rows = p->config.rows; /* all, or more */
     weft_status status = weft_rows_signal(b->work.output, rows);
     return status == WEFT_OK ? weft_rows_wait(b->work.input, rows) : status;
 }
@@ -280,7 +280,8 @@ static weft_status call_all(weft_pipeline *p, frame *frames, int count)
 static weft_status post_message(weft_pipeline *p, size_t index)
 {
     const wefti_pipeline_item *item = &p->plan.items[index];
-    bool send = wefti_pipeline_is_send(&p->plan.actions[index]);
+    const weft_action *action = &p->plan.actions[index];
+    const bool send = wefti_pipeline_is_send(action);
     weft_status status = WEFT_OK;
     if (!send) {
         status = wefti_pipeline_transport_take(&p->transport, &p->record,
@@ -288,8 +289,9 @@ static weft_status post_message(weft_pipeline *p, size_t index)
         wefti_pipeline_usage_take(&p->usage, item->buffer, true);
     }
     if (status == WEFT_OK) {
-        status = wefti_pipeline_transport_post(&p->transport, item->buffer,
-                                               item->peer, send);
+        status = wefti_pipeline_transport_post(
+            &p->transport, item->buffer, item->peer, send,
+            wefti_pipeline_message_rows(p, action));
     }
     wefti_pipeline_record_post(&p->record, index);
     return status;

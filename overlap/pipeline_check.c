@@ -38,6 +38,23 @@ static weft_status check_sizes(const weft_pipeline_config *config)
     return WEFT_OK;
 }
 
+static weft_status check_stage_rows(const weft_pipeline_config *config)
+{
+    const weft_schedule *schedule = config->schedule;
+    for (int stage = 0; config->stage_rows && stage < schedule->stages;
+         stage++) {
+        const size_t rows = config->stage_rows[stage];
+        if (wefti_stage_after(schedule, stage) >= 0 &&
+            (rows == 0 || rows > config->rows)) {
+            return wefti_error(WEFT_ERR_INVALID,
+                               "stage_rows of stage %d, %zu: allowed is 1 .. "
+                               "%zu (rows)",
+                               stage, rows, config->rows);
+        }
+    }
+    return WEFT_OK;
+}
+
 static weft_status check_schedule(const weft_schedule *schedule)
 {
     weft_check_config config = {.size_bytes = sizeof(config),
@@ -114,6 +131,9 @@ static weft_status check_call(const weft_pipeline_calls *calls,
 weft_status wefti_pipeline_check_list(const weft_pipeline_config *config)
 {
     weft_status status = check_sizes(config);
+    if (status == WEFT_OK) {
+        status = check_stage_rows(config);
+    }
     return status == WEFT_OK ? check_schedule(config->schedule) : status;
 }
 

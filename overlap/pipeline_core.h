@@ -22,6 +22,32 @@ struct weft_pipeline {
     char failure[256];  /* its text */
 };
 
+/* What the longest activation takes. */
+static inline size_t
+wefti_pipeline_buffer_bytes(const weft_pipeline_config *config)
+{
+    return config->rows * config->row_elems * weft_dtype_bytes(config->dtype);
+}
+
+/* Rows that a stage sends on, or of those that it gets. */
+static inline size_t wefti_pipeline_count_rows(const weft_pipeline *p,
+                                               int stage, bool gets)
+{
+    const weft_pipeline_config *config = &p->config;
+    const int sender =
+        gets ? wefti_stage_before(config->schedule, stage) : stage;
+    return config->stage_rows ? config->stage_rows[sender] : config->rows;
+}
+
+/* Of a message: of an activation, or the gradient of one. */
+static inline size_t wefti_pipeline_message_rows(const weft_pipeline *p,
+                                                 const weft_action *message)
+{
+    return wefti_pipeline_count_rows(p, message->stage,
+                                     message->type == WEFT_ACTION_RECV_F ||
+                                         message->type == WEFT_ACTION_SEND_B);
+}
+
 /* OK | ERR_INVALID: it is NULL | as what it has failed. */
 WEFT_NODISCARD weft_status wefti_pipeline_check_alive(const weft_pipeline *p);
 

@@ -34,11 +34,10 @@ weft_status wefti_pipeline_transport_clear(wefti_pipeline_transport *t,
         if (status == WEFT_OK && t->receivers[b] >= 0) {
             status = wait_for(t, record, t->sent, b, b);
         }
-        for (size_t c = 0; c < t->chunks && t->coming[b] && status == WEFT_OK;
-             c++) {
+        for (size_t c = 0; c < t->coming[b] && status == WEFT_OK; c++) {
             status = wait_for(t, record, t->arrived, b * t->chunks + c, b);
         }
-        t->coming[b] = false;
+        t->coming[b] = 0;
     }
     return status;
 }

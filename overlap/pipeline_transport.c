@@ -36,6 +36,11 @@ static weft_status make_gates(wefti_pipeline_transport *t)
     return status;
 }
 
+static size_t count_chunks(const wefti_pipeline_transport *t, size_t rows)
+{
+    return (rows - 1) / t->chunk_rows + 1;
+}
+
 weft_status wefti_pipeline_transport_init(wefti_pipeline_transport *t,
                                           const weft_pipeline_config *config,
                                           int buffers)
@@ -52,7 +57,7 @@ weft_status wefti_pipeline_transport_init(wefti_pipeline_transport *t,
                                    .row_elems = config->row_elems,
                                    .dtype = config->dtype,
                                    .ranks = weft_comm_get_nranks(config->comm)};
-    t->chunks = (t->rows - 1) / chunk_rows + 1;
+    t->chunks = count_chunks(t, t->rows);
     size_t bytes = t->rows * t->row_elems * weft_dtype_bytes(t->dtype);
     t->stride_bytes = (bytes + ALIGN_BYTES - 1) / ALIGN_BYTES * ALIGN_BYTES;
     t->epochs = calloc(t->buffers + 1, sizeof(*t->epochs));
@@ -137,7 +142,7 @@ weft_status wefti_pipeline_transport_take(wefti_pipeline_transport *t,
     if (status == WEFT_OK && received && t->epochs[b] > 0) {
         status = weft_gate_wait(t->used, b, t->epochs[b], writer);
     }
-    t->coming[b] = false;
+    t->coming[b] = 0;
     t->epochs[b]++;
     return status;
 }
@@ -155,15 +160,16 @@ weft_status wefti_pipeline_transport_release(wefti_pipeline_transport *t,
 }
 
 weft_status wefti_pipeline_transport_post(wefti_pipeline_transport *t,
-                                          int buffer, int peer, bool send)
+                                          int buffer, int peer, bool send,
+                                          size_t rows)
 {
-    size_t b = (size_t)buffer;
+    size_t b = (size_t)buffer, chunks = count_chunks(t, rows);
     weft_stream *stream = send ? t->out[peer] : t->in[peer];
     const bool bare = t->mode == WEFT_BUCKET_OFF;
     weft_p2p part = {.size_bytes = sizeof(part),
                      .kind = send ? WEFT_P2P_SEND : WEFT_P2P_RECV,
                      .buffer = wefti_pipeline_transport_data(t, buffer),
-                     .count = bare ? t->chunks : t->rows * t->row_elems,
+                     .count = bare ? chunks : rows * t->row_elems,
                      .dtype = t->dtype,
                      .peer = peer,
                      .ready = send ? t->ready : NULL,
@@ -175,7 +181,7 @@ weft_status wefti_pipeline_transport_post(wefti_pipeline_transport *t,
                      .class_id = WEFT_CLASS_PP,
                      .label = send ? "pipeline send" : "pipeline receive"};
     weft_status status = weft_p2p_post(&part, 1, t->comm, stream);
-    t->coming[b] = !send;
+    t->coming[b] = send ? 0 : chunks;
     if (status == WEFT_OK && send) {
         t->receivers[b] = peer;
         status = weft_gate_signal(t->sent, b, t->epochs[b], stream);
@@ -222,7 +228,7 @@ weft_status weft_rows_wait(weft_rows *rows, size_t end_row)
         return WEFT_OK;
     }
     const wefti_pipeline_transport *t = tie->transport;
-    size_t last = (end_row < t->rows ? end_row : t->rows) - 1;
+    size_t last = (end_row < tie->rows ? end_row : tie->rows) - 1;
     weft_status status = WEFT_OK;
     while (status == WEFT_OK && tie->done <= last / t->chunk_rows) {
         status = wait_chunk(tie, tie->done);
@@ -238,7 +244,8 @@ weft_status weft_rows_signal(weft_rows *rows, size_t end_row)
         return WEFT_OK;
     }
     const wefti_pipeline_transport *t = tie->transport;
-    size_t end = end_row < t->rows ? end_row / t->chunk_rows : t->chunks;
+    size_t end = end_row < tie->rows ? end_row / t->chunk_rows
+                                     : count_chunks(t, tie->rows);
     size_t first = (size_t)tie->buffer * t->chunks;
     weft_status status = WEFT_OK;
     for (; status == WEFT_OK && tie->done < end; tie->done++) {

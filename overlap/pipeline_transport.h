@@ -28,14 +28,14 @@ typedef struct wefti_pipeline_transport {
     unsigned char *memory; /* [buffers][stride_bytes] */
     size_t buffers, stride_bytes;
     size_t rows, chunk_rows, row_elems;
-    size_t chunks; /* of a buffer */
+    size_t chunks; /* of a buffer, at most */
     weft_dtype dtype;
     weft_gate *arrived, *ready; /* [buffers][chunks] */
     weft_gate *sent, *used;     /* [buffers] */
     uint64_t *epochs;           /* [buffers] uses so far */
     int32_t *receivers;         /* [buffers] the rank it is being sent to; -1 */
-    bool *coming;               /* [buffers] a message was posted to it */
-    weft_bucket_mode mode;      /* overlap/pipeline_mode.h */
+    size_t *coming; /* [buffers] chunks of the message posted to it; 0: none */
+    weft_bucket_mode mode; /* overlap/pipeline_mode.h */
     int ranks;
     weft_stream **out, **in; /* [ranks]; NULL: no message ever */
 } wefti_pipeline_transport;
@@ -55,6 +55,7 @@ struct weft_rows_tie {
     wefti_rows_way way;
     weft_schedule_wait wait; /* what it is to wait for them */
     int from;
+    size_t rows; /* that there are */
     size_t done; /* chunks waited for, or signalled */
 };
 
@@ -89,9 +90,11 @@ WEFT_NODISCARD weft_status wefti_pipeline_transport_take(
 WEFT_NODISCARD weft_status wefti_pipeline_transport_release(
     wefti_pipeline_transport *transport, const int32_t *buffers, size_t count);
 
-/* Posts one message to or from peer, in chunks; the buffer has been taken. */
-WEFT_NODISCARD weft_status wefti_pipeline_transport_post(
-    wefti_pipeline_transport *transport, int buffer, int peer, bool send);
+/* Posts one message of so many rows to or from peer, in chunks; the buffer has
+ * been taken. */
+WEFT_NODISCARD weft_status
+wefti_pipeline_transport_post(wefti_pipeline_transport *transport, int buffer,
+                              int peer, bool send, size_t rows);
 
 /* BLOCKING: what has been posted has gone or come. Blocks: until then, unless
  * there is a stream. */

@@ -11,7 +11,9 @@
 #include "base/input.h"
 #include "base/memory_limit.h"
 #include "base/output.h"
+#include "overlap/schedule/encoder.h"
 #include "overlap/schedule/generator.h"
+#include "perf/sched_costs.h"
 #include "perf/sched_links.h"
 
 #include <stdlib.h>
@@ -57,6 +59,24 @@ static weft_status make_from_file(const wefti_sched_options *options,
     return status;
 }
 
+/* Without one that is given, the groups that suit an encoder's costs. */
+static weft_status choose_group(const wefti_sched_options *options,
+                                weft_schedule_config *config)
+{
+    weft_schedule_cost cost;
+    if (options->encoder_chunks == 0 || config->group > 0 ||
+        strcmp(config->name, "interleaved") != 0) {
+        return WEFT_OK;
+    }
+    weft_status status = wefti_sched_costs(
+        options, config->ranks * config->chunks, 1, config->chunks, &cost);
+    if (status == WEFT_OK) {
+        status = wefti_encoder_group(config, &cost, &config->group);
+        free((void *)cost.stages);
+    }
+    return status;
+}
+
 static weft_status make_by_name(const wefti_sched_options *options,
                                 weft_schedule **schedule_out)
 {
@@ -85,12 +105,20 @@ static weft_status make_by_name(const wefti_sched_options *options,
                            "--ranks P and --microbatches M are needed for %s",
                            options->schedule);
     }
+    if (options->encoder_chunks > 0 &&
+        strcmp(config.name, "interleaved") == 0) {
+        config.chunks =
+            (config.chunks > 0 ? config.chunks : 1) + options->encoder_chunks;
+    }
     const wefti_schedule_size size = wefti_schedule_predict(&config);
     weft_status status =
         size.actions <= WEFT_SCHEDULE_ACTIONS_MOST
             ? wefti_memory_check("with messages and proof",
                                  wefti_schedule_peak_bytes(size))
             : WEFT_OK; /* refused below */
+    if (status == WEFT_OK) {
+        status = choose_group(options, &config);
+    }
     return status == WEFT_OK
                ? weft_schedule_create(&config, schedule_out)
                : wefti_error(status,
@@ -108,6 +136,16 @@ static weft_status compare(const char *flag, int given, int actual)
                            given, actual);
     }
     return WEFT_OK;
+}
+
+static weft_status mark_encoder(wefti_sched_job *job)
+{
+    const int length = job->info.stages / job->info.directions;
+    weft_status status = weft_schedule_mark_encoder(
+        job->schedule,
+        job->options->encoder_chunks * (length / job->info.chunks));
+    return status == WEFT_OK ? weft_schedule_get_info(job->schedule, &job->info)
+                             : status;
 }
 
 static weft_status make(wefti_sched_job *job)
@@ -131,7 +169,12 @@ static weft_status make(wefti_sched_job *job)
     if (status == WEFT_OK && job->file) {
         status = compare("--chunks", options->chunks, job->info.chunks);
     }
-    return status;
+    if (status == WEFT_OK) {
+        status =
+            wefti_sched_costs(options, job->info.stages, job->info.directions,
+                              job->info.chunks, &job->cost);
+    }
+    return status == WEFT_OK ? mark_encoder(job) : status;
 }
 
 static bool has_passes(const wefti_sched_options *options)
@@ -144,7 +187,7 @@ static bool has_passes(const wefti_sched_options *options)
 static weft_status plan(wefti_sched_job *job)
 {
     const wefti_sched_options *options = job->options;
-    weft_schedule_cost cost = options->cost;
+    weft_schedule_cost cost = job->cost;
     wefti_sched_links links;
     weft_status status =
         wefti_sched_links_init(&links, options, job->info.ranks, &cost);
@@ -248,7 +291,7 @@ static weft_status lower_and_prove(wefti_sched_job *job)
 static weft_status price(wefti_sched_job *job)
 {
     const wefti_sched_options *options = job->options;
-    weft_schedule_cost cost = options->cost;
+    weft_schedule_cost cost = job->cost;
     wefti_sched_links links;
     bool keep = options->command == WEFTI_SCHED_SHOW || options->svg_path ||
                 options->trace_path;
@@ -342,5 +385,6 @@ void wefti_sched_job_fini(wefti_sched_job *job)
     if (job->priced) {
         weft_schedule_run_fini(&job->run);
     }
+    free((void *)job->cost.stages);
     weft_schedule_destroy(job->schedule);
 }

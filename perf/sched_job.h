@@ -12,6 +12,7 @@ typedef struct wefti_sched_job {
     const wefti_sched_options *options;
     weft_schedule *schedule;
     weft_schedule_info info; /* as it was before messages were placed */
+    weft_schedule_cost cost; /* the options', with stages of their own */
     weft_verdict verdict;
     weft_schedule_run run;
     bool file;    /* the schedule was read, not generated */

@@ -172,6 +172,7 @@ weft_status wefti_sched_write_json(const wefti_sched_job *job)
     wefti_json_int(&json, "ranks", info->ranks);
     wefti_json_int(&json, "microbatches", info->microbatches);
     wefti_json_int(&json, "chunks", info->chunks);
+    wefti_json_int(&json, "encoder_stages", info->encoder_stages);
     wefti_json_int(&json, "stages", info->stages);
     wefti_json_bool(&json, "planned", options->plan);
     put_price(&json, job);

@@ -37,6 +37,7 @@ enum {
     COPY_MEMORY,
     FIRST,
     LAST,
+    ENCODER,
     TOPOLOGY,
     BYTES,
     PLACES,
@@ -74,6 +75,7 @@ static const struct option long_flags[] = {
     {"copy-memory", required_argument, NULL, COPY_MEMORY},
     {"first", required_argument, NULL, FIRST},
     {"last", required_argument, NULL, LAST},
+    {"encoder", required_argument, NULL, ENCODER},
     {"topology", required_argument, NULL, TOPOLOGY},
     {"bytes", required_argument, NULL, BYTES},
     {"places", required_argument, NULL, PLACES},
@@ -110,6 +112,30 @@ static weft_status read_end(const char *flag, const char *list,
     options->ends_given = true;
     return wefti_sched_read_costs(flag, list, keys,
                                   sizeof(keys) / sizeof(keys[0]), "F I W B");
+}
+
+static weft_status read_encoder(const char *text, wefti_sched_options *options)
+{
+    weft_stage_cost *cost = &options->encoder;
+    const wefti_sched_cost_key keys[] = {
+        {"F", &cost->f}, {"I", &cost->i}, {"W", &cost->w}, {"B", &cost->b}};
+    char word[WEFTI_SCHED_WORD_BYTES];
+    const char *colon = strchr(text, ':');
+    if (!colon || colon - text >= WEFTI_SCHED_WORD_BYTES) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "--encoder %s: allowed is CHUNKS:LIST, as in "
+                           "1:F=0.5,I=0.5,W=0.5",
+                           text);
+    }
+    snprintf(word, sizeof(word), "%.*s", (int)(colon - text), text);
+    weft_status status =
+        wefti_plain_flag("--encoder", word, 1, WEFT_SCHEDULE_STAGES_MOST,
+                         &options->encoder_chunks);
+    return status == WEFT_OK
+               ? wefti_sched_read_costs("--encoder", colon + 1, keys,
+                                        sizeof(keys) / sizeof(keys[0]),
+                                        "F I W B")
+               : status;
 }
 
 /* The first is what the costs are of. */
@@ -279,6 +305,8 @@ static weft_status read_how(int flag, const char *text,
         return read_end("--first", text, options);
     case LAST:
         return read_end("--last", text, options);
+    case ENCODER:
+        return read_encoder(text, options);
     case NODES:
         return read_nodes(text, options);
     case LOWERING:
@@ -371,6 +399,7 @@ static weft_status take_flag(int flag, const char *text, const char *word,
     case MEMORY_LIMIT:
     case FIRST:
     case LAST:
+    case ENCODER:
     case NODES:
     case LOWERING:
     case SEMANTICS:

@@ -44,7 +44,9 @@ typedef struct wefti_sched_options {
     double memory_most, copy_memory;
     weft_stage_cost first, last; /* the model's ends beside their layers */
     bool ends_given;
-    int columns; /* of the terminal form; 0: by terminal */
+    int encoder_chunks;      /* of a rank, the first ones; 0: none */
+    weft_stage_cost encoder; /* of all of them together */
+    int columns;             /* of the terminal form; 0: by terminal */
     const char *csv_path, *svg_path, *trace_path, *json_path; /* NULL: none */
     bool for_torch;
     bool help, version;

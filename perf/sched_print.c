@@ -21,7 +21,8 @@ static bool can_be_planned(const wefti_sched_job *job)
 {
     static const char *const names[] = {"zb_h1", "zb_h2", "zbv"};
     const weft_schedule_cost *cost = &job->options->cost;
-    bool equal = cost->f == cost->i && cost->i == cost->w && cost->p2p <= 0;
+    bool equal = cost->f == cost->i && cost->i == cost->w && cost->p2p <= 0 &&
+                 !job->cost.stages;
     for (size_t k = 0; k < 3; k++) {
         if (strcmp(job->options->schedule, names[k]) == 0) {
             return !equal && !job->options->plan;
@@ -37,6 +38,9 @@ static void print_head(const wefti_sched_job *job)
            info->ranks, info->ranks == 1 ? "" : "s", info->microbatches,
            info->microbatches == 1 ? "" : "es", info->chunks,
            info->chunks == 1 ? "" : "s");
+    if (info->encoder_stages > 0) {
+        printf(", of which %d of an encoder", job->options->encoder_chunks);
+    }
     if (info->directions == 2) {
         printf(", two directions (two copies of the model)");
     }

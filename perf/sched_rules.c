@@ -15,6 +15,11 @@ static weft_status check_compare(const wefti_sched_options *options)
                            "compare takes no --schedule, --overlap, "
                            "--directions, --csv, --svg or --trace");
     }
+    if (options->encoder_chunks > 0) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "--encoder is for one schedule; compare deals out "
+                           "equal layers");
+    }
     if (options->ranks == 0 || options->microbatches == 0 ||
         options->layers == 0) {
         return wefti_error(WEFT_ERR_INVALID,
@@ -74,11 +79,10 @@ weft_status wefti_sched_options_check(const wefti_sched_options *options,
         return status == WEFT_OK ? check_compare(options) : status;
     }
     if (options->choice_count > 0 || options->layers > 0 ||
-        options->memory_most > 0 || options->copy_memory > 0 ||
-        options->ends_given) {
+        options->memory_most > 0 || options->copy_memory > 0) {
         return wefti_error(WEFT_ERR_INVALID,
-                           "--layers, --max-memory, --copy-memory, --first, "
-                           "--last and several --microbatches are for compare");
+                           "--layers, --max-memory, --copy-memory and several "
+                           "--microbatches are for compare");
     }
     if (!options->schedule && options->command != WEFTI_SCHED_LIST) {
         return wefti_error(WEFT_ERR_INVALID,

@@ -168,14 +168,15 @@ static void write_resume(FILE *out, const char *dir)
     write_digest(out, "--resume", digest, about);
 }
 
-static void write_data(FILE *out, const wefti_data *data,
+static void write_data(FILE *out, const char *key, const wefti_data *data,
                        const wefti_options *options)
 {
-    char about[96];
+    char about[96], name[48];
     snprintf(about, sizeof(about), "%zu %s in %zu file%s", data->token_count,
              data->text ? "bytes" : "ids", data->files_taken,
              data->files_taken == 1 ? "" : "s");
-    write_digest(out, "the text of data.paths", data->hash, about);
+    snprintf(name, sizeof(name), "the text of %s", key);
+    write_digest(out, name, data->hash, about);
     if (options->resume) {
         write_resume(out, options->resume);
     }
@@ -343,13 +344,13 @@ weft_status wefti_agreement_config(weft_comm *comm, weft_status own,
 }
 
 weft_status wefti_agreement_data(weft_comm *comm, weft_status own,
-                                 const wefti_data *data,
+                                 const char *key, const wefti_data *data,
                                  const wefti_options *options, int *failed_out,
                                  bool *everywhere)
 {
     side mine = {.comm = comm,
                  .own = own,
-                 .what = "data.paths",
+                 .what = key,
                  .failed = failed_out,
                  .everywhere = everywhere};
     FILE *out = open_side(&mine);
@@ -357,7 +358,7 @@ weft_status wefti_agreement_data(weft_comm *comm, weft_status own,
         return wefti_error_system("no memory to compare ranks");
     }
     if (own == WEFT_OK) {
-        write_data(out, data, options);
+        write_data(out, key, data, options);
     }
     return close_and_compare(&mine, out);
 }

@@ -33,9 +33,9 @@ WEFT_NODISCARD weft_status wefti_agreement_config(
     weft_comm *comm, weft_status own, const wefti_config *config,
     const wefti_options *options, int *failed_out, bool *everywhere);
 
-/* The same of the text that was read, and of what --resume has. */
+/* The same of what was read as a key says, and of what --resume has. */
 WEFT_NODISCARD weft_status wefti_agreement_data(
-    weft_comm *comm, weft_status own, const wefti_data *data,
+    weft_comm *comm, weft_status own, const char *key, const wefti_data *data,
     const wefti_options *options, int *failed_out, bool *everywhere);
 
 #endif

@@ -61,7 +61,7 @@ static void add_copy(wefti_ema *ema, double decay, uint64_t step)
     const wefti_parameters *plan = &replica->plan;
     for (size_t i = 0; i < plan->tensor_count; i++) {
         const wefti_tensor *tensor = &plan->tensors[i];
-        const size_t name = tensor->copy ? wefti_tensor_embedding() : i;
+        const size_t name = tensor->copy ? wefti_tensor_embedding(plan) : i;
         const share *own = &ema->shares[tensor->info.group];
         wefti_tensor_share cut;
         if (wefti_tensor_cut(plan, tensor,

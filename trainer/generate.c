@@ -214,6 +214,16 @@ static void mark_documents(const wefti_replica *replica, const int32_t *seen,
     }
 }
 
+/* An encoder reads the first bytes that it has. Returns its positions. */
+static size_t show_encoder(const wefti_replica *replica, int32_t *bytes_out)
+{
+    const size_t count = replica->config.shape.encoder_seq;
+    if (count > 0) {
+        wefti_data_read(replica->config.encoder_data, 0, count, bytes_out);
+    }
+    return count;
+}
+
 /* The last tokens that the model can see. */
 static text_window make_window(const wefti_replica *replica,
                                const int32_t *text, size_t length)
@@ -226,10 +236,11 @@ static text_window make_window(const wefti_replica *replica,
     if (wefti_context_parts(&shape->context) > 1) {
         own = share_window(replica, last, seen, tokens);
     } else {
-        memcpy(tokens, last, seen * sizeof(*tokens));
+        const size_t encoded = show_encoder(replica, tokens);
+        memcpy(tokens + encoded, last, seen * sizeof(*tokens));
         own = (text_window){wefti_pipe_batch_get(&replica->pipe.batch, 0), 0,
-                            seen - 1};
-        own.batch.length = seen;
+                            encoded + seen - 1};
+        own.batch.length = encoded + seen;
     }
     own.batch.sequences = 1;
     mark_documents(replica, last, seen);

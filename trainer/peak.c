@@ -24,15 +24,17 @@ enum {
     LASTS_NS = 100000000
 };
 
-double wefti_peak_operations(const wefti_parameters *plan, bool causal)
+/* Of a row that goes through all matrices of tensors first .. end - 1. */
+static double count_tensors(const wefti_parameters *plan, size_t first,
+                            size_t end)
 {
     const wefti_model_shape *shape = &plan->shape;
-    double parameters = 0, keys = (double)shape->seq;
+    double parameters = 0;
     double chosen = /* of all experts, those of a token */
         shape->experts > 0
             ? (double)shape->experts_per_token / (double)shape->experts
             : 0;
-    for (size_t t = 0; t < plan->tensor_count; t++) {
+    for (size_t t = first; t < end; t++) {
         const wefti_tensor_info *info = &plan->tensors[t].info;
         if (info->kind == WEFTI_TENSOR_INPUT ||
             info->kind == WEFTI_TENSOR_OUTPUT) {
@@ -40,12 +42,37 @@ double wefti_peak_operations(const wefti_parameters *plan, bool causal)
                           (info->split == WEFTI_SPLIT_EXPERT ? chosen : 1);
         }
     }
-    parameters += (double)shape->vocab * (double)shape->hidden; /* the head */
+    return 6 * parameters;
+}
+
+/* Of a row of so many positions, in all layers of a branch. */
+static double count_attention(const wefti_model_shape *shape, size_t positions,
+                              bool causal)
+{
+    double keys = (double)positions;
     if (causal) {
         keys = (keys + 1) / 2;
     }
-    return 6 * parameters + 12 * (double)shape->layers * keys *
-                                (double)shape->heads * (double)shape->head_dim;
+    return 12 * (double)shape->layers * keys * (double)shape->heads *
+           (double)shape->head_dim;
+}
+
+double wefti_peak_operations(const wefti_parameters *plan, bool causal)
+{
+    const wefti_model_shape *shape = &plan->shape;
+    const wefti_model_shape encoder = wefti_model_encoder(shape);
+    const size_t first = wefti_tensor_embedding(plan); /* the decoder's */
+    double sum = count_tensors(plan, first, plan->tensor_count) +
+                 count_attention(shape, wefti_model_positions(shape), causal);
+    sum *= (double)wefti_model_positions(shape) / (double)shape->seq;
+    if (encoder.layers > 0) { /* which is not causal */
+        sum += (double)encoder.seq / (double)shape->seq *
+               (count_tensors(plan, 0, first) +
+                count_attention(&encoder, encoder.seq, false));
+    }
+    /* The head. */
+    return sum + 6 * (double)shape->vocab * (double)shape->hidden *
+                     (double)wefti_model_positions(shape) / (double)shape->seq;
 }
 
 /* C = A times B's transpose; room for three of most * most. */

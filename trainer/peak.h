@@ -10,7 +10,8 @@
  * that it is multiplied with (the head too, no embedding, no norm; of experts
  * those of a token), and per
  * layer 12 * keys * heads * head_dim for attention: of s keys each, or causal,
- * of the (s + 1) / 2 that a token sees on average.
+ * of the (s + 1) / 2 that a token sees on average. Where a sequence has more
+ * positions than tokens, an encoder's, theirs count to the tokens.
  */
 #ifndef TRAINER_PEAK_H
 #define TRAINER_PEAK_H

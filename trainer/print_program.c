@@ -7,6 +7,8 @@
 #include "base/error.h"
 #include "overlap/schedule/schedule.h"
 #include "trainer/model/model_blocks.h"
+#include "trainer/model/stage.h"
+#include "trainer/pipe/pipe.h"
 #include "trainer/pipe/pipe_schedule.h"
 #include "trainer/program/program_check.h"
 #include "trainer/program/program_plan.h"
@@ -28,9 +30,8 @@ static weft_status print_stage(const print_plan *how,
                                FILE *file)
 {
     const wefti_layer_run *part = &plan->parts[stage];
-    const size_t tokens =
-        (size_t)how->config->train.micro_batch_size *
-        wefti_context_length(&plan->shape.context, plan->shape.seq);
+    const size_t tokens = (size_t)how->config->train.micro_batch_size *
+                          wefti_stage_length(plan, part);
     wefti_program program = {.recompute = wefti_run_recompute(how->config),
                              .together = how->together[stage],
                              .keeps = !how->config->memory.release_activations};
@@ -42,9 +43,16 @@ static weft_status print_stage(const print_plan *how,
         status = wefti_program_check(&program);
     }
     if (status == WEFT_OK) {
-        fprintf(file, "%sstage %zu of %zu: layers %zu to %zu, %zu tokens\n",
-                stage ? "\n" : "", stage, plan->part_count, part->first_layer,
-                part->layers_end - 1, tokens);
+        const size_t before = plan->shape.encoder_layers;
+        const bool encoder = part->first_layer < before;
+        const size_t first = part->first_layer - (encoder ? 0 : before);
+        fprintf(file, "%sstage %zu of %zu: %slayers %zu to %zu, %zu tokens\n",
+                stage ? "\n" : "", stage, plan->part_count,
+                encoder       ? "encoder "
+                : before == 0 ? ""
+                              : "decoder ",
+                first, first + part->layers_end - part->first_layer - 1,
+                tokens);
         wefti_program_print(&program, file);
     }
     wefti_program_fini(&program);
@@ -75,10 +83,8 @@ static weft_status print_stages(const print_plan *how, FILE *file)
                            stages);
     }
     for (size_t i = 0; i < stages; i++) {
-        parts[i].first_layer =
-            (size_t)wefti_layers_before((int)shape.layers, (int)stages, (int)i);
-        parts[i].layers_end = (size_t)wefti_layers_before(
-            (int)shape.layers, (int)stages, (int)i + 1);
+        parts[i] = wefti_pipe_layers(
+            &shape, wefti_pipe_schedule_encoder(config), (int)stages, (int)i);
     }
     weft_status status = wefti_tensor_list_init(&list, &shape);
     if (status == WEFT_OK) {
@@ -114,7 +120,8 @@ static weft_status find_stages(int ranks, print_plan *how)
     const wefti_config *config = how->config;
     weft_schedule *schedule;
     weft_schedule_info info = {.size_bytes = sizeof(info)};
-    if (!wefti_pipe_schedule_wanted(config)) {
+    if (!wefti_pipe_schedule_wanted(config) &&
+        config->model.encoder_layers == 0) {
         return make_room(how, 1);
     }
     if (strcmp(config->parallel.schedule, "auto") == 0) {

@@ -5,7 +5,6 @@
 #include "trainer/replica.h"
 
 #include "base/error.h"
-#include "kernels/math/cross_entropy.h"
 #include "trainer/checkpoint/pause.h"
 #include "trainer/ema.h"
 #include "trainer/expert_place.h"
@@ -59,77 +58,10 @@ bool wefti_replica_is_fault(weft_status status)
            status == WEFT_ERR_ABORTED || status == WEFT_ERR_MISMATCH;
 }
 
-void wefti_replica_localize(const wefti_replica *replica, int32_t *tokens,
-                            int32_t *targets, size_t count)
-{
-    const wefti_tensor_parallel *tensor = &replica->plan.tensor;
-    const int32_t own = (int32_t)replica->plan.own.vocab;
-    const int32_t first = own * (int32_t)tensor->part;
-    if (tensor->parts < 2) {
-        return;
-    }
-    for (size_t i = 0; i < count; i++) {
-        if (tokens) {
-            int32_t id = tokens[i] - first;
-            tokens[i] = id < own ? id : -1;
-        }
-        if (targets) {
-            int32_t id = targets[i] - first;
-            targets[i] = targets[i] < 0        ? WEFTI_CROSS_ENTROPY_NO_TARGET
-                         : id >= 0 && id < own ? id
-                                               : WEFTI_CROSS_ENTROPY_ELSEWHERE;
-        }
-    }
-}
-
 size_t wefti_replica_length(const wefti_replica *replica)
 {
     const wefti_model_shape *shape = &replica->config.shape;
-    return wefti_context_length(&shape->context, shape->seq);
-}
-
-/* Of a window this rank's tokens, as a sequence of a micro-batch, and for each
- * the next one as its target; those before first_target do not count. */
-static void load_window(const wefti_replica *replica, size_t at,
-                        size_t first_target, size_t micro, size_t sequence)
-{
-    const wefti_model_shape *shape = &replica->config.shape;
-    const wefti_pipe_batch *batch = &replica->pipe.batch;
-    const size_t skip = sequence * wefti_replica_length(replica);
-    int32_t *tokens = wefti_pipe_batch_tokens(batch, micro) + skip;
-    int32_t *targets = wefti_pipe_batch_targets(batch, micro) + skip;
-    uint32_t *starts = wefti_pipe_batch_starts(batch, micro, sequence);
-    int32_t *window = replica->window;
-    wefti_data_read(replica->config.data, at, shape->seq + 1, window);
-    wefti_context_take(&shape->context, shape->seq, window, tokens);
-    if (starts) {
-        wefti_documents_find(window, shape->seq, replica->config.document_end,
-                             starts);
-    }
-    for (size_t t = 0; t < first_target; t++) {
-        window[t + 1] = -1;
-    }
-    wefti_context_take(&shape->context, shape->seq, window + 1, targets);
-}
-
-static void localize(const wefti_replica *replica, size_t micro,
-                     size_t sequences)
-{
-    const wefti_pipe_batch *batch = &replica->pipe.batch;
-    wefti_replica_localize(replica, wefti_pipe_batch_tokens(batch, micro),
-                           wefti_pipe_batch_targets(batch, micro),
-                           sequences * wefti_replica_length(replica));
-}
-
-void wefti_replica_load(const wefti_replica *replica, uint64_t first,
-                        size_t micro)
-{
-    const size_t sequences = replica->config.micro_batch;
-    for (size_t i = 0; i < sequences; i++) {
-        size_t at = wefti_data_sequence(replica->config.data, first + i);
-        load_window(replica, at, 0, micro, i);
-    }
-    localize(replica, micro, sequences);
+    return wefti_context_length(&shape->context, wefti_model_positions(shape));
 }
 
 /* A host needs no thread beside the one that calls. */
@@ -205,10 +137,10 @@ static weft_status plan_parts(wefti_replica *replica,
                               const wefti_tensor_list *list)
 {
     const wefti_replica_config *config = &replica->config;
-    wefti_layer_run *parts = calloc(config->shape.layers, sizeof(*parts));
+    const size_t most = wefti_model_layers(&config->shape);
+    wefti_layer_run *parts = calloc(most, sizeof(*parts));
     if (!parts) {
-        return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for %zu parts",
-                           config->shape.layers);
+        return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for %zu parts", most);
     }
     wefti_parameters_config plan = {
         .shape = config->shape,
@@ -219,9 +151,9 @@ static weft_status plan_parts(wefti_replica *replica,
         .tensor = {(size_t)replica->mesh.at.tp, (size_t)replica->mesh.mesh.tp,
                    config->sequence_parallel},
         .parts = parts};
-    weft_status status =
-        wefti_pipe_place(&replica->pipe, &config->pipe, &replica->mesh,
-                         &config->shape, parts, &plan.part_count);
+    weft_status status = wefti_pipe_place(
+        &replica->pipe, &config->pipe, &replica->mesh, &config->shape,
+        config->micro_batch, parts, &plan.part_count);
     if (status == WEFT_OK) {
         plan.cut = replica->pipe.info.stages > 1;
         for (size_t g = 0; g < list->group_count; g++) {
@@ -482,22 +414,6 @@ weft_status wefti_replica_use(void *context, size_t tensor)
     return status;
 }
 
-/* Validation windows first .. first + count - 1 as a micro-batch. */
-static wefti_micro_batch load_windows(const wefti_replica *replica,
-                                      size_t first, size_t count)
-{
-    wefti_micro_batch batch = wefti_pipe_batch_get(&replica->pipe.batch, 0);
-    for (size_t i = 0; i < count; i++) {
-        size_t first_target;
-        size_t at = wefti_data_validation(replica->config.data, first + i,
-                                          &first_target);
-        load_window(replica, at, first_target, 0, i);
-    }
-    localize(replica, 0, count);
-    batch.sequences = count;
-    return batch;
-}
-
 /* How many targets all windows together have. */
 static size_t count_targets(const wefti_replica *replica, size_t windows)
 {
@@ -523,7 +439,8 @@ static weft_status evaluate_own(wefti_replica *replica, size_t windows,
     for (size_t round = 0; round < windows; round += replica->copies * group) {
         size_t first = round + replica->copy * group;
         if (first >= windows && together) {
-            wefti_micro_batch last = load_windows(replica, windows - 1, 1);
+            wefti_micro_batch last =
+                wefti_replica_load_windows(replica, windows - 1, 1);
             weft_status status =
                 wefti_pipe_evaluate(replica, &last, NULL, NULL);
             if (status != WEFT_OK) {
@@ -534,8 +451,8 @@ static weft_status evaluate_own(wefti_replica *replica, size_t windows,
             continue;
         }
         size_t left = windows - first;
-        wefti_micro_batch batch =
-            load_windows(replica, first, group < left ? group : left);
+        wefti_micro_batch batch = wefti_replica_load_windows(
+            replica, first, group < left ? group : left);
         weft_status status =
             wefti_pipe_evaluate(replica, &batch, losses + first, NULL);
         if (status != WEFT_OK) {

@@ -24,6 +24,9 @@ struct wefti_saver;
 
 /*
  * comm, device, ledger, data   borrowed; ledger may be NULL.
+ * encoder_data                 likewise: the bytes of the model's encoder, in
+ *                              windows of encoder_seq, split as data is; NULL
+ *                              where it has none
  * mesh                         its sizes, but dp; pp is the schedule's
  * micro_batch                  sequences of one pass
  * global_batch                 sequences of one step, all ranks together: a
@@ -33,7 +36,7 @@ typedef struct wefti_replica_config {
     weft_comm *comm;
     weft_device *device;
     weft_ledger *ledger;
-    const wefti_data *data;
+    const wefti_data *data, *encoder_data;
     wefti_mesh mesh;
     wefti_model_shape shape;
     wefti_optimizer_config optimizer;
@@ -120,6 +123,10 @@ void wefti_replica_localize(const wefti_replica *replica, int32_t *tokens,
  * pipe's micro-batches, before it is sent. */
 void wefti_replica_load(const wefti_replica *replica, uint64_t first,
                         size_t micro);
+
+/* Validation windows first .. first + count - 1 as the first micro-batch. */
+wefti_micro_batch wefti_replica_load_windows(const wefti_replica *replica,
+                                             size_t first, size_t count);
 
 /*
  * wefti_replica_init - collective over comm.

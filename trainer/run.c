@@ -284,6 +284,7 @@ static void close_all(wefti_run_state *state)
     wefti_page_fini(&state->page);
     wefti_expert_loads_fini(&state->expert_loads);
     wefti_trials_fini(&state->trials);
+    wefti_data_fini(&state->encoder_data); /* zeros: there is none */
     if (state->has_data) {
         wefti_data_fini(&state->data);
     }

@@ -38,17 +38,20 @@ static weft_status count_ranks(const wefti_run_config *how, int *nranks_out)
     return WEFT_OK;
 }
 
-/* What a mixture of experts does not have. */
-static weft_status check_experts(const wefti_run_state *state)
+/* What a mixture of experts, or an encoder, does not have. */
+static weft_status check_options(const wefti_run_state *state)
 {
     const wefti_options *options = state->how.options;
     const wefti_config *config = &state->config;
-    return config->model.experts > 0 &&
+    const bool encoder = config->model.encoder_layers > 0;
+    return (config->model.experts > 0 || encoder) &&
                    (options->export_hf || options->import_hf)
                ? wefti_error(WEFT_ERR_UNSUPPORTED,
-                             "%s: is for models without experts "
-                             "(model.experts: 0): Llama's names have none",
-                             options->export_hf ? "--export-hf" : "--import-hf")
+                             "%s: is for models without %s: Llama's names have "
+                             "none",
+                             options->export_hf ? "--export-hf" : "--import-hf",
+                             encoder ? "an encoder (model.encoder_layers: 0)"
+                                     : "experts (model.experts: 0)")
                : WEFT_OK;
 }
 
@@ -68,7 +71,7 @@ static weft_status open_config(wefti_run_state *state)
     if (status == WEFT_OK) {
         status = wefti_config_check(&state->config, nranks);
     }
-    return status == WEFT_OK ? check_experts(state) : status;
+    return status == WEFT_OK ? check_options(state) : status;
 }
 
 void wefti_run_replace_comm(wefti_run_state *state, weft_comm *comm)
@@ -188,6 +191,17 @@ static weft_status check_prompt(const char *prompt, size_t vocab)
     return status;
 }
 
+/* The current error, at a key of data; the place says the section. */
+static weft_status place_error(const wefti_run_state *state, const char *key,
+                               weft_status status)
+{
+    char where[352];
+    const char *why = weft_error_text();
+    why += strncmp(why, "data: ", 6) == 0 ? 6 : 0;
+    wefti_config_where(&state->config, "data", key, where, sizeof(where));
+    return wefti_error(status, "%s: %s", where, why);
+}
+
 static weft_status open_data(wefti_run_state *state)
 {
     wefti_data_config config = {
@@ -204,16 +218,39 @@ static weft_status open_data(wefti_run_state *state)
     if (status == WEFT_OK && config.vocab && state->how.options->generate) {
         return check_prompt(state->how.options->generate, config.vocab);
     }
-    if (status != WEFT_OK) {
-        char where[352];
-        const char *why = weft_error_text();
-        why += strncmp(why, "data: ", 6) == 0 ? 6 : 0; /* the place says it */
-        status = wefti_error(status, "%s: %s",
-                             wefti_config_where(&state->config, "data", "paths",
-                                                where, sizeof(where)),
-                             why);
-    }
-    return status;
+    return status == WEFT_OK ? WEFT_OK : place_error(state, "paths", status);
+}
+
+/* What the encoder reads, if there is one. */
+static weft_status open_encoder_data(wefti_run_state *state)
+{
+    const char *path = state->config.data.encoder_path;
+    const wefti_data_config config = {
+        .paths = &path,
+        .path_count = 1,
+        .validation_fraction = state->config.data.validation_fraction,
+        .seed = (uint64_t)state->config.data.seed,
+        .seq_length = (size_t)state->config.model.encoder_seq_length,
+        .any = true,
+        .note = note_skipped,
+        .note_context = state};
+    weft_status status = wefti_data_init(&state->encoder_data, &config);
+    return status == WEFT_OK ? WEFT_OK
+                             : place_error(state, "encoder_path", status);
+}
+
+static weft_status agree_data(wefti_run_state *state, bool *everywhere)
+{
+    const wefti_options *options = state->how.options;
+    int *failed = &state->replica.failed;
+    weft_status status =
+        wefti_agreement_data(state->comm, open_data(state), "data.paths",
+                             &state->data, options, failed, everywhere);
+    return status == WEFT_OK && state->config.model.encoder_layers > 0
+               ? wefti_agreement_data(state->comm, open_encoder_data(state),
+                                      "data.encoder_path", &state->encoder_data,
+                                      options, failed, everywhere)
+               : status;
 }
 
 /*
@@ -273,6 +310,8 @@ weft_status wefti_run_open_replica(wefti_run_state *state)
     }
     wefti_replica_config replica = wefti_run_replica(
         config, state->comm, state->device, &state->data, state->schedule);
+    replica.encoder_data =
+        config->model.encoder_layers > 0 ? &state->encoder_data : NULL;
     replica.ledger = state->ledger;
     replica.copies = config->checkpoint.every > 0 && config->checkpoint.async;
     status = wefti_replica_init(&state->replica, &replica);
@@ -379,9 +418,7 @@ weft_status wefti_run_open(wefti_run_state *state, bool *everywhere)
         status = try_files(state);
     }
     if (status == WEFT_OK) {
-        status = wefti_agreement_data(state->comm, open_data(state),
-                                      &state->data, state->how.options,
-                                      &state->replica.failed, everywhere);
+        status = agree_data(state, everywhere);
     }
     if (status == WEFT_OK) {
         status = init_savepoint(state);

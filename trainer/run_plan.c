@@ -5,6 +5,7 @@
 #include "trainer/run_plan.h"
 
 #include "trainer/model/stage.h"
+#include "trainer/pipe/pipe_schedule.h"
 
 #include <string.h>
 
@@ -44,6 +45,10 @@ wefti_model_shape wefti_run_shape(const wefti_config *config)
         .ffn = (size_t)config->model.ffn_size,
         .vocab = (size_t)config->model.vocab,
         .seq = (size_t)config->model.seq_length,
+        .encoder_layers = (size_t)config->model.encoder_layers,
+        .encoder_seq = config->model.encoder_layers > 0
+                           ? (size_t)config->model.encoder_seq_length
+                           : 0,
         .rope_theta = config->model.rope_theta,
         .tied = config->model.tie_embeddings,
         .narrow = strcmp(config->model.dtype, "bf16") == 0,
@@ -137,6 +142,7 @@ wefti_replica_config wefti_run_replica(const wefti_config *config,
         .ema = find_ema(config),
         .ema_decay = config->memory.ema_decay,
         .pipe = {.schedule = schedule,
+                 .encoder_stages = wefti_pipe_schedule_encoder(config),
                  .chunk_rows =
                      config->overlap.pipeline &&
                              config->parallel.pipeline_model_parallel_size > 1
@@ -163,8 +169,8 @@ size_t wefti_run_spans(const wefti_config *config, int nranks,
                        size_t validation_windows)
 {
     const size_t to_spare = 4096;
-    size_t layers = (size_t)config->model.layers;
     const wefti_model_shape shape = wefti_run_shape(config);
+    size_t layers = wefti_model_layers(&shape);
     size_t tensors = wefti_tensor_list_count(&shape) + 1; /* a copied head */
     size_t micro = (size_t)config->train.micro_batch_size;
     size_t copies = (size_t)wefti_config_mesh(config, nranks).dp;

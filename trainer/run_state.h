@@ -16,7 +16,7 @@ typedef struct wefti_run_state {
     wefti_config config;
     weft_device *device;
     weft_comm *comm;
-    wefti_data data;
+    wefti_data data, encoder_data;
     weft_ledger *ledger;
     wefti_trials trials;     /* of schedules, before the run */
     weft_schedule *schedule; /* this rank's copy's */

@@ -43,10 +43,10 @@ typedef struct weft_rows_tie weft_rows_tie;
 /*
  * weft_rows - rows that come or go in chunks: an activation or its gradient.
  *
- * data        [rows][row_elems] of the pipeline's dtype, in device memory;
- *             valid until the call that got it returns.
- * tie         NULL: all rows are there, and nobody waits for them. So a struct
- *             with nothing but data serves tests of a stage by itself.
+ * data        [rows, or what stage_rows says][row_elems] of the pipeline's
+ * dtype, in device memory; valid until the call that got it returns. tie NULL:
+ * all rows are there, and nobody waits for them. So a struct with nothing but
+ * data serves tests of a stage by itself.
  */
 typedef struct weft_rows {
     void *data;
@@ -164,8 +164,8 @@ void weft_pipeline_resume(weft_pipeline *pipeline);
  * device         where buffers are; the one comm was made with. Borrowed.
  * ledger         of compute spans; NULL: none. Borrowed.
  * rows, row_elems, dtype
- *                one activation of a micro-batch, and so its gradient; the same
- *                on all ranks.
+ *                one activation of a micro-batch, and so its gradient, at most;
+ *                the same on all ranks.
  * chunk_rows     rows that are sent and awaited together; 0: all. The same on
  *                all ranks.
  * receive_ahead  compute actions by which receives are posted earlier than the
@@ -173,6 +173,10 @@ void weft_pipeline_resume(weft_pipeline *pipeline);
  * spare_buffers  sends that may still be under way after the list has done
  *                with them; when there are more, the rank waits. 0: two for
  *                each peer that this rank sends to.
+ * stage_rows     [stages of the schedule] rows of what each sends on, and so of
+ *                the gradient that comes back, where stages differ: 1 .. rows;
+ *                of a last stage it is not read. NULL: rows. The same on all
+ *                ranks. Borrowed.
  * calls, context what the actions do; copied, borrowed.
  * compute        of device: the stream that calls queue their work on. Neither
  *                they nor the pipeline wait then: weft_rows_wait lets what is
@@ -196,6 +200,7 @@ typedef struct weft_pipeline_config {
     const weft_pipeline_calls *calls;
     void *context;
     weft_stream *compute;
+    const size_t *stage_rows;
 } weft_pipeline_config;
 
 /*

@@ -179,18 +179,32 @@ void weft_schedule_destroy(weft_schedule *schedule); /* NULL legal */
 const char *weft_schedule_name(int i);
 const char *weft_schedule_meaning(int i);
 
+/*
+ * weft_schedule_mark_encoder - the first stages of each direction are those of
+ * an encoder: another branch of the model, joined to the rest behind them.
+ *
+ * Nothing is moved; painters show them apart. CSV does not carry it.
+ *
+ * stages      0: there is none, as in a new schedule.
+ *
+ * Returns     OK | ERR_INVALID (NULL; as many as a direction has, or more).
+ */
+WEFT_NODISCARD weft_status weft_schedule_mark_encoder(weft_schedule *schedule,
+                                                      int stages);
+
 /* weft_schedule_info - the numbers of a schedule. */
 typedef struct weft_schedule_info {
     size_t size_bytes; /* set by the caller */
     int ranks;
-    int stages;       /* of all directions */
-    int directions;   /* 1; 2: every stage of the model lives on two ranks */
-    int chunks;       /* stages a rank holds of one direction, at most */
-    int microbatches; /* of the step, all directions together */
-    bool lowered;     /* the list has messages */
-    size_t actions;   /* of all ranks */
-    size_t messages;  /* between ranks in a step, also where not lowered */
-    char name[32];    /* the generator's, or "csv" */
+    int stages;         /* of all directions */
+    int directions;     /* 1; 2: every stage of the model lives on two ranks */
+    int chunks;         /* stages a rank holds of one direction, at most */
+    int microbatches;   /* of the step, all directions together */
+    bool lowered;       /* the list has messages */
+    size_t actions;     /* of all ranks */
+    size_t messages;    /* between ranks in a step, also where not lowered */
+    char name[32];      /* the generator's, or "csv" */
+    int encoder_stages; /* of each direction, the first ones; 0: none */
 } weft_schedule_info;
 
 /*

@@ -172,7 +172,8 @@ WEFT_NODISCARD weft_status weft_schedule_plan(weft_schedule *schedule,
  * weft_schedule_draw_svg - a timeline as SVG: one row per rank, a box per
  * compute action with its micro-batch, F above B where a pair overlaps, tints
  * for a rank's second and further stages, and under each row the steps of the
- * generator's recipe. What is grey is bubble.
+ * generator's recipe. Stages of an encoder (weft_schedule_mark_encoder) have
+ * colours of their own. What is grey is bubble.
  *
  * planned    with spans; of this schedule.
  * measured   drawn below on the same scale; NULL: none. Its spans are in the
@@ -190,7 +191,8 @@ WEFT_NODISCARD weft_status weft_schedule_draw_svg(
 /*
  * weft_schedule_draw_text - the same for a terminal, up to columns wide:
  * letters of what runs, with the micro-batch where there is room; small letters
- * for a rank's second and further stages; dots are bubble.
+ * for a rank's second and further stages, e before those of an encoder; dots
+ * are bubble.
  *
  * columns   40 .. 1000.
  * colour    with ANSI colours.

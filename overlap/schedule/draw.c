@@ -6,11 +6,26 @@
 
 #include "base/error.h"
 
+bool wefti_draw_is_encoder(const weft_schedule *schedule, int stage)
+{
+    return stage % wefti_stages_of_direction(schedule) <
+           schedule->encoder_stages;
+}
+
+int wefti_draw_count_tints(const weft_schedule *schedule, bool encoder)
+{
+    const int ranks = schedule->ranks;
+    const int own = (schedule->encoder_stages + ranks - 1) / ranks;
+    return schedule->directions * (encoder ? own : schedule->chunks - own);
+}
+
 int wefti_draw_tint(const weft_schedule *schedule, int stage)
 {
     int tint = 0;
     for (int s = 0; s < stage; s++) {
-        tint += schedule->rank_of[s] == schedule->rank_of[stage];
+        tint += schedule->rank_of[s] == schedule->rank_of[stage] &&
+                wefti_draw_is_encoder(schedule, s) ==
+                    wefti_draw_is_encoder(schedule, stage);
     }
     return tint;
 }

@@ -7,8 +7,13 @@
 
 #include "overlap/schedule/schedule.h"
 
-/* Which of its rank's stages this is, from 0, in the order of numbers. */
+/* Whether a stage is an encoder's. */
+bool wefti_draw_is_encoder(const weft_schedule *schedule, int stage);
+
+/* Which of its rank's stages of the same branch this is, from 0, in the order
+ * of numbers; and of how many at most. */
 int wefti_draw_tint(const weft_schedule *schedule, int stage);
+int wefti_draw_count_tints(const weft_schedule *schedule, bool encoder);
 
 /* Whether an action has a box: what takes a rank's time. */
 bool wefti_draw_has_box(const weft_action *action);

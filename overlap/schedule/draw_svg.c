@@ -73,24 +73,35 @@ static const shade shades[] = {
     [WEFT_ACTION_W] = {"W backward for weights", 232, 164, 60},
     [WEFT_ACTION_B] = {"B full backward", 92, 168, 88},
 };
+static const shade encoder_shades[] = {
+    [WEFT_ACTION_F] = {"F of the encoder", 164, 74, 148},
+    [WEFT_ACTION_I] = {"I of the encoder", 204, 112, 170},
+    [WEFT_ACTION_W] = {"W of the encoder", 222, 140, 130},
+    [WEFT_ACTION_B] = {"B of the encoder", 126, 84, 168},
+};
 static const shade other_shade = {"other", 150, 130, 180};
 
-static int count_tints(const canvas *c)
+/* Whether any branch has several stages on a rank. */
+static bool has_tints(const canvas *c)
 {
-    return c->schedule->chunks * c->schedule->directions;
+    return wefti_draw_count_tints(c->schedule, false) > 1 ||
+           wefti_draw_count_tints(c->schedule, true) > 1;
 }
 
 /* Later stages of a rank are lighter: by this share of white. */
 static double find_white(const canvas *c, int stage)
 {
-    int tints = count_tints(c);
+    int tints = wefti_draw_count_tints(
+        c->schedule, wefti_draw_is_encoder(c->schedule, stage));
     int tint = wefti_draw_tint(c->schedule, stage);
     return tints > 1 ? 0.55 * tint / (tints - 1) : 0;
 }
 
 static void put_fill(canvas *c, weft_action_type type, int stage)
 {
-    const shade *s = type <= WEFT_ACTION_B ? &shades[type] : &other_shade;
+    const shade *own =
+        wefti_draw_is_encoder(c->schedule, stage) ? encoder_shades : shades;
+    const shade *s = type <= WEFT_ACTION_B ? &own[type] : &other_shade;
     double white = find_white(c, stage);
     fprintf(c->file, "fill=\"#%02x%02x%02x\"",
             (int)(s->red + white * (255 - s->red)),
@@ -284,15 +295,19 @@ static void put_legend(canvas *c)
 
 static bool has_note(const canvas *c)
 {
-    return c->steps || c->pairs || c->others || count_tints(c) > 1;
+    return c->steps || c->pairs || c->others || has_tints(c) ||
+           c->schedule->encoder_stages > 0;
 }
 
 /* What a reader cannot guess, of what there is. */
 static void put_note(canvas *c)
 {
-    fprintf(c->file, "<text class=\"o\" x=\"%d\" y=\"56\">%s%s%s%s</text>\n",
+    fprintf(c->file, "<text class=\"o\" x=\"%d\" y=\"56\">%s%s%s%s%s</text>\n",
             LEFT,
-            count_tints(c) > 1 ? "Paler: the rank's further stages. " : "",
+            c->schedule->encoder_stages > 0
+                ? "Red and violet: F, I, W and B of the encoder. "
+                : "",
+            has_tints(c) ? "Paler: the rank's further stages. " : "",
             c->pairs ? "F above B: a pair that overlaps. " : "",
             c->others ? "Violet: RECOMPUTE or OPT. " : "",
             c->steps ? "Under each row: the steps of the recipe." : "");

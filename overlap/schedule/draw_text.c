@@ -38,13 +38,21 @@ static char letter(const weft_schedule *schedule, char type, int stage)
     return wefti_draw_tint(schedule, stage) > 0 ? (char)tolower(type) : type;
 }
 
+/* "e": it is the encoder's. */
+static const char *branch(const weft_schedule *schedule, int stage)
+{
+    return wefti_draw_is_encoder(schedule, stage) ? "e" : "";
+}
+
 static void name_action(const weft_schedule *schedule,
                         const weft_action *action, char *name, size_t bytes)
 {
     static const char types[] = "FIWB";
     if (action->type == WEFT_ACTION_FB) {
-        snprintf(name, bytes, "%c%d%c%d", letter(schedule, 'F', action->stage),
-                 action->microbatch, letter(schedule, 'B', action->pair_stage),
+        snprintf(name, bytes, "%s%c%d%s%c%d", branch(schedule, action->stage),
+                 letter(schedule, 'F', action->stage), action->microbatch,
+                 branch(schedule, action->pair_stage),
+                 letter(schedule, 'B', action->pair_stage),
                  action->pair_microbatch);
         return;
     }
@@ -53,9 +61,10 @@ static void name_action(const weft_schedule *schedule,
                                                   : 'R';
     type = letter(schedule, type, action->stage);
     if (action->microbatch < 0) {
-        snprintf(name, bytes, "%c", type);
+        snprintf(name, bytes, "%s%c", branch(schedule, action->stage), type);
     } else {
-        snprintf(name, bytes, "%c%d", type, action->microbatch);
+        snprintf(name, bytes, "%s%c%d", branch(schedule, action->stage), type,
+                 action->microbatch);
     }
 }
 

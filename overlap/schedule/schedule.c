@@ -198,7 +198,8 @@ weft_status weft_schedule_get_info(const weft_schedule *schedule,
                                 .microbatches =
                                     schedule->per_stage * schedule->directions,
                                 .lowered = schedule->lowered,
-                                .messages = count_messages(schedule)};
+                                .messages = count_messages(schedule),
+                                .encoder_stages = schedule->encoder_stages};
     for (int r = 0; r < schedule->ranks; r++) {
         found.actions += schedule->lists[r].count;
     }

@@ -22,7 +22,8 @@ typedef struct wefti_actions {
 struct weft_schedule {
     char name[32];
     int ranks, stages, directions, chunks;
-    int per_stage; /* micro-batches that pass through a stage */
+    int per_stage;      /* micro-batches that pass through a stage */
+    int encoder_stages; /* of a direction, the first ones */
     bool lowered;
     int32_t *rank_of;     /* [stages] */
     wefti_actions *lists; /* [ranks] */

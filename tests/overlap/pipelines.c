@@ -60,7 +60,8 @@ weft_pipeline_config job_config(job *it, weft_comm *comm, toy *model)
                                   .receive_ahead = it->receive_ahead,
                                   .spare_buffers = it->spare_buffers,
                                   .calls = &it->calls,
-                                  .context = model};
+                                  .context = model,
+                                  .stage_rows = it->rows};
 }
 
 /* The pipeline is packed and destroyed, and another one goes on. */
@@ -153,6 +154,7 @@ int job_rank(weft_comm *comm, void *context)
         return 1;
     }
     toy_init(&model, it->schedule, config.device, rank, &planned);
+    model.rows = it->rows;
     config.compute = it->streams ? model.stream : NULL;
     status = weft_pipeline_create(&config, &pipeline);
     for (uint64_t step = 1; status == WEFT_OK && step <= (uint64_t)it->steps;

@@ -22,6 +22,7 @@ typedef struct job {
     weft_pipeline_calls calls;
     size_t chunk_rows;
     int receive_ahead, spare_buffers;
+    const size_t *rows; /* [stages] that each sends on; NULL: all */
     int steps;
     const int32_t *order; /* cuts: of the checker; NULL: none */
     size_t order_count;

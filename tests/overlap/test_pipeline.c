@@ -178,6 +178,37 @@ static void test_pipeline_receives_ahead_and_few_buffers(void **state)
     }
 }
 
+/* Stages that send on from one row to all: a message has what its stage says,
+ * and nobody waits for more. Of two directions both have the same. */
+static void test_pipeline_stages_of_different_rows_train_right(void **state)
+{
+    (void)state;
+    const char *const kinds[] = {"host", "shadow"};
+    size_t rows[64];
+    for (int n = 0; n < NAMES; n++) {
+        recipe r = {.name = names[n],
+                    .ranks = 2,
+                    .microbatches = fitting_microbatches(names[n], 2),
+                    .chunks = strcmp(names[n], "interleaved") == 0 ? 3 : 0,
+                    .stages = true,
+                    .release = n % 2 == 0};
+        weft_schedule *schedule = cook(&r);
+        const size_t length = (size_t)wefti_stages_of_direction(schedule);
+        for (size_t s = 0; s < (size_t)schedule->stages; s++) {
+            rows[s] = 1 + 5 * (s % length) % TOY_ROWS;
+        }
+        for (int k = 0; k < 4; k++) {
+            job it = make_job(schedule);
+            it.kind = kinds[k % 2];
+            it.streams = k == 3;
+            it.chunk_rows = k == 2 ? 1 : TOY_CHUNK_ROWS;
+            it.rows = rows;
+            run_job(&it, names[n]);
+        }
+        weft_schedule_destroy(schedule);
+    }
+}
+
 /* A list of one's own: results are sent in another order than they are made. */
 static void test_pipeline_sends_in_the_list_s_order(void **state)
 {
@@ -357,6 +388,7 @@ int main(void)
         cmocka_unit_test(test_pipeline_shadow_device_trains_right),
         cmocka_unit_test(test_pipeline_every_pass_trains_right),
         cmocka_unit_test(test_pipeline_receives_ahead_and_few_buffers),
+        cmocka_unit_test(test_pipeline_stages_of_different_rows_train_right),
         cmocka_unit_test(test_pipeline_sends_in_the_list_s_order),
         cmocka_unit_test(test_pipeline_stopped_at_any_prefix_goes_on),
         cmocka_unit_test(test_pipeline_random_schedules_train_right),

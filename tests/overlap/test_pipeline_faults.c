@@ -278,6 +278,13 @@ static int refused_rank(weft_comm *comm, void *context)
     config.rows = 5000;
     config.chunk_rows = 1;
     wrong += expect_refusal(&config, "allowed is up to 4096 chunks");
+    size_t rows[16] = {0};
+    config = right;
+    config.stage_rows = rows;
+    wrong += expect_refusal(&config, "stage_rows of stage 0, 0: allowed is 1 "
+                                     ".. 13 (rows)");
+    rows[0] = TOY_ROWS + 1;
+    wrong += expect_refusal(&config, "stage_rows of stage 0, 14: allowed is");
     config = right;
     config.receive_ahead = -1;
     wrong += expect_refusal(&config, "receive_ahead -1");

@@ -47,21 +47,32 @@ static uint64_t backward_of(uint64_t dy, uint64_t x)
     return mix(dy, x);
 }
 
-/* The gradient of each stage of a direction, without a pipeline. */
-static void find_gradients(const weft_schedule *schedule, uint64_t step,
-                           int direction, uint64_t *gradients)
+/* Whether a row goes from a stage to the next. */
+static bool goes_on(const toy *it, int stage, size_t row)
 {
+    const int length = wefti_stages_of_direction(it->schedule);
+    return stage >= 0 && stage < length - 1 &&
+           (!it->rows || row < it->rows[stage]);
+}
+
+/* The gradient of each stage of a direction, without a pipeline. */
+static void find_gradients(const toy *it, int direction, uint64_t *gradients)
+{
+    const weft_schedule *schedule = it->schedule;
     int length = wefti_stages_of_direction(schedule);
     uint64_t *x = calloc((size_t)length + 1, sizeof(*x));
     memset(gradients, 0, (size_t)length * sizeof(*gradients));
     for (int i = 0; x && i < schedule->per_stage; i++) {
         for (int cell = 0; cell < TOY_CELLS; cell++) {
-            x[0] = token(step, direction, i, cell);
+            const size_t row = (size_t)cell / TOY_ELEMS;
             for (int s = 0; s < length; s++) {
-                x[s + 1] = forward_of(x[s], s);
+                x[s] = goes_on(it, s - 1, row)
+                           ? forward_of(x[s - 1], s - 1)
+                           : token(it->step, direction, i, cell);
             }
-            uint64_t dy = loss_of(x[length]);
+            uint64_t dy = 0;
             for (int s = length - 1; s >= 0; s--) {
+                dy = goes_on(it, s, row) ? dy : loss_of(forward_of(x[s], s));
                 gradients[s] += x[s] * dy;
                 dy = backward_of(dy, x[s]);
             }
@@ -151,21 +162,28 @@ static toy_slot *free_slot(toy *it, const weft_pipeline_work *work)
     return slot;
 }
 
-/* A row from before, or from the tokens. */
+/* A row that comes from another stage. */
 static weft_status read_row(toy *it, const weft_pipeline_work *work, size_t row,
                             uint64_t *out)
 {
-    if (!work->input) {
-        for (size_t e = 0; e < TOY_ELEMS; e++) {
-            out[e] = token(it->step, work->direction, work->microbatch,
-                           (int)(row * TOY_ELEMS + e));
-        }
-        return WEFT_OK;
-    }
     weft_status status =
         it->hurried ? WEFT_OK : weft_rows_wait(work->input, row + 1);
     read_cells(it, work->input, row * TOY_ELEMS, TOY_ELEMS, out);
     return status;
+}
+
+/* Of F: from before, or from the tokens. */
+static weft_status read_input(toy *it, const weft_pipeline_work *work,
+                              size_t row, uint64_t *out)
+{
+    if (goes_on(it, work->model_stage - 1, row)) {
+        return read_row(it, work, row, out);
+    }
+    for (size_t e = 0; e < TOY_ELEMS; e++) {
+        out[e] = token(it->step, work->direction, work->microbatch,
+                       (int)(row * TOY_ELEMS + e));
+    }
+    return WEFT_OK;
 }
 
 static void spoil(toy *it, const weft_rows *rows)
@@ -187,11 +205,11 @@ static weft_status forward(void *context, const weft_pipeline_work *work)
     spoil(it, work->output);
     for (size_t row = 0; row < TOY_ROWS && status == WEFT_OK; row++) {
         size_t at = row * TOY_ELEMS;
-        status = read_row(it, work, row, slot->x + at);
+        status = read_input(it, work, row, slot->x + at);
         for (size_t e = 0; e < TOY_ELEMS; e++) {
             slot->y[at + e] = forward_of(slot->x[at + e], work->model_stage);
         }
-        if (work->output) {
+        if (goes_on(it, work->model_stage, row)) {
             write_cells(it, work->output, at, TOY_ELEMS, slot->y + at);
         }
         if (status == WEFT_OK && row % 3 == 0) { /* the rest: the executor */
@@ -219,16 +237,17 @@ static weft_status backward_input(void *context, const weft_pipeline_work *work)
     spoil(it, work->output);
     for (size_t row = 0; row < TOY_ROWS && status == WEFT_OK; row++) {
         size_t at = row * TOY_ELEMS;
-        if (work->input) {
+        const bool returns = goes_on(it, work->model_stage, row);
+        if (returns) {
             status = read_row(it, work, row, slot->dy + at);
         }
         uint64_t dx[TOY_ELEMS];
         for (size_t e = 0; e < TOY_ELEMS; e++) {
             const size_t c = at + e;
-            slot->dy[c] = work->input ? slot->dy[c] : loss_of(slot->y[c]);
+            slot->dy[c] = returns ? slot->dy[c] : loss_of(slot->y[c]);
             dx[e] = backward_of(slot->dy[c], slot->x[c]);
         }
-        if (work->output) {
+        if (goes_on(it, work->model_stage - 1, row)) {
             write_cells(it, work->output, at, TOY_ELEMS, dx);
         }
         if (status == WEFT_OK && row % 4 == 0) {
@@ -402,7 +421,7 @@ void toy_end(toy *it)
     int length = wefti_stages_of_direction(it->schedule);
     uint64_t *right = calloc((size_t)length, sizeof(*right));
     for (int d = 0; right && d < it->schedule->directions; d++) {
-        find_gradients(it->schedule, it->step, d, right);
+        find_gradients(it, d, right);
         for (int s = 0; s < length; s++) {
             int stage = d * length + s;
             if (it->schedule->rank_of[stage] == it->rank &&

@@ -6,6 +6,9 @@
  * input shows in the gradients at the end. What they must be is computed
  * without any pipeline.
  *
+ * Stages may send on fewer rows than there are: a row that is not sent on ends
+ * there as at the model's end, and begins behind it with a token.
+ *
  * A rank's activations live in slots; their owners are written down, so that
  * two that share one are found.
  */
@@ -30,7 +33,8 @@ typedef struct toy {
     weft_stream *stream; /* of its kernels; NULL: the host reaches the memory */
     int rank;
     uint64_t step;
-    bool hurried; /* reads before waiting: must be found out */
+    const size_t *rows; /* [stages] that each sends on; NULL: all */
+    bool hurried;       /* reads before waiting: must be found out */
     size_t slots, kept;
     toy_slot *slot;                    /* [slots] */
     toy_slot *kept_slot;               /* [kept] */

@@ -311,7 +311,17 @@ class WeftSched(unittest.TestCase):
                 (["compare", "--ranks", 4, "--microbatches", 8], "--layers"),
                 (["compare", *shape("1f1b")], "--schedule"),
                 (["show", *shape("1f1b"), "--layers", 8], "compare"),
-                (["show", *shape("1f1b"), "--first", "F=1"], "compare"),
+                (["show", *shape("1f1b"), "--encoder", "F=1"],
+                 "--encoder F=1: allowed is CHUNKS:LIST"),
+                (["show", *shape("1f1b"), "--encoder", "0:F=1"],
+                 "--encoder 0: allowed"),
+                (["show", *shape("1f1b"), "--encoder", "1:F=1"],
+                 "--encoder 1:...: a rank has 1 chunk of this schedule"),
+                (["show", *shape("zbv"), "--encoder", "2:F=1"],
+                 "--encoder 2:...: a rank has 2 chunks of this schedule; "
+                 "allowed is less"),
+                (["compare", "--ranks", 4, "--microbatches", 8, "--layers", 4,
+                  "--encoder", "1:F=1"], "--encoder is for one schedule"),
                 (["compare", "--ranks", 4, "--microbatches", 8, "--layers", 4,
                   "--last", "p2p=1"], "--last p2p=1: allowed is KEY=NUMBER "
                  "with F I W B"),
@@ -344,6 +354,26 @@ class WeftSched(unittest.TestCase):
             self.assertIn(said, done.stderr)
             self.assertEqual(done.stderr.count("\n"), 1)
             self.assertEqual(done.stdout, "")
+
+    def test_encoder_s_chunks_leave_less_bubble_than_its_layers_ahead(self):
+        quarter = "1:F=0.25,I=0.25,W=0.25"
+        ahead = facts("simulate", *shape("1f1b"), "--first", "F=1,I=1,W=1")
+        own = facts("simulate", *shape("interleaved"), "--chunks", 2,
+                    "--encoder", quarter)
+        self.assertEqual((ahead["bubble"], own["bubble"]), (51, 4.5))
+        self.assertEqual((own["chunks"], own["encoder_stages"]), (3, 4))
+        self.assertEqual(own["ideal"], 60)
+        small = facts("simulate", *shape("interleaved"), "--chunks", 2,
+                      "--encoder", quarter, "--group", 4)
+        self.assertEqual(small["bubble"], 6.75)
+        planned = facts("simulate", *shape("zbv"), "--encoder", quarter,
+                        "--plan", "cost")
+        published = facts("simulate", *shape("zbv"), "--encoder", quarter)
+        self.assertLess(planned["bubble"], 0.7 * published["bubble"])
+        said = run("show", *shape("interleaved"), "--encoder",
+                   "1:B=2", "--columns", 400).stdout
+        self.assertIn("2 chunks a rank, of which 1 of an encoder", said)
+        self.assertIn("eB", said)
 
     def test_plan_by_cost_is_shorter_and_comes_back_from_its_file(self):
         words = [*shape("zbv", 8, 32), "--cost", "F=1,I=0.8,W=1.2"]

@@ -15,9 +15,10 @@ LOADING = {"src", "href", "onload", "onerror", "xlink:href", "style"}
 
 
 class Drawn(html.parser.HTMLParser):
-    """Tables by their id, as rows of cells; all text."""
+    """Tables by their id, as rows of cells; all text; classes of boxes."""
     def __init__(self):
         super().__init__()
+        self.boxes = []
         self.text, self.cells, self.table, self.names = "", {}, None, []
 
     def handle_starttag(self, tag, attrs):
@@ -25,6 +26,8 @@ class Drawn(html.parser.HTMLParser):
         assert tag not in {"link", "img", "iframe", "object", "script"}, tag
         assert not LOADING & set(attributes), attrs
         self.names.append(tag)
+        if tag == "rect":
+            self.boxes.append(attributes.get("class"))
         if tag == "table":
             self.table = self.cells.setdefault(attributes["id"], [])
         if tag == "tr":

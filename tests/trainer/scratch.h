@@ -5,6 +5,7 @@
 #ifndef TESTS_TRAINER_SCRATCH_H
 #define TESTS_TRAINER_SCRATCH_H
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
@@ -67,6 +68,22 @@ static inline int scratch_tear_down(void **state)
     scratch_close(*state);
     free(*state);
     return 0;
+}
+
+/* All files of a folder by another folder too. */
+static inline void scratch_link_all(const char *from, const char *to)
+{
+    DIR *folder = opendir(from);
+    scratch_require(folder != NULL, from);
+    for (struct dirent *item; (item = readdir(folder)) != NULL;) {
+        char old_path[768], new_path[768];
+        snprintf(old_path, sizeof(old_path), "%.500s/%.200s", from,
+                 item->d_name);
+        snprintf(new_path, sizeof(new_path), "%.500s/%.200s", to, item->d_name);
+        scratch_require(item->d_name[0] == '.' || link(old_path, new_path) == 0,
+                        new_path);
+    }
+    closedir(folder);
 }
 
 /* DIR/name, valid until the next call. */

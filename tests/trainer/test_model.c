@@ -3,7 +3,8 @@
  * Goal     the gradient of the whole model is the derivative of its loss, for
  *          every tensor; hooks come in the order that transfers rely on.
  * Method   double build; central differences at sampled elements of every
- *          tensor of random small models, tied and not, grouped heads and not.
+ *          tensor of random small models, tied and not, grouped heads and not,
+ *          with an encoder and without.
  *          Outputs start as NaN.
  */
 #include "tests/trainer/whole_model.h"
@@ -15,6 +16,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -57,15 +59,21 @@ static void set_up(fixture *fix, const wefti_model_shape *shape, uint64_t seed)
             fix->values[i] += (real)(0.2 * wefti_random_normal(&random));
         }
     }
-    for (size_t i = 0; i < SEQUENCES * shape->seq; i++) {
+    const size_t length = wefti_model_positions(shape);
+    assert_true(SEQUENCES * length <= 64);
+    for (size_t i = 0; i < SEQUENCES * length; i++) {
         fix->tokens[i] = (int32_t)(wefti_random_next(&random) % shape->vocab);
         fix->targets[i] = (int32_t)(wefti_random_next(&random) % shape->vocab);
     }
-    fix->targets[3] = -1; /* does not count */
+    for (size_t i = 0; i < SEQUENCES * shape->encoder_seq; i++) {
+        fix->targets[i / shape->encoder_seq * length + i % shape->encoder_seq] =
+            -1; /* does not count */
+    }
+    fix->targets[shape->encoder_seq + 3] = -1;
     fix->batch = (wefti_micro_batch){.tokens = fix->tokens,
                                      .targets = fix->targets,
                                      .sequences = SEQUENCES,
-                                     .length = shape->seq};
+                                     .length = length};
 }
 
 static void tear_down(fixture *fix)
@@ -205,6 +213,60 @@ static void test_gradient_experts_matches_differences(void **state)
     check_gradients(&shape, 7, false);
 }
 
+/* Through the join, with more layers in either branch. */
+static void test_gradient_encoder_matches_differences(void **state)
+{
+    (void)state;
+    wefti_model_shape shape = small;
+    shape.encoder_layers = 2;
+    shape.encoder_seq = 5;
+    check_gradients(&shape, 8, false);
+    shape.encoder_layers = 1;
+    shape.encoder_seq = 1;
+    shape.layers = 3;
+    check_gradients(&shape, 9, false);
+}
+
+/* What the encoder gives stands before the text: the decoder's first position
+ * sees what all bytes make of the first, of its own sequence alone. */
+static void test_encoder_sees_all_bytes_of_its_sequence(void **state)
+{
+    (void)state;
+    fixture fix;
+    wefti_model_shape shape = small;
+    shape.encoder_layers = 1;
+    shape.encoder_seq = 5;
+    set_up(&fix, &shape, 10);
+    const size_t sequence = wefti_model_positions(&shape) * shape.vocab;
+    const real *logits;
+    real kept[SEQUENCES * 18 * 31];
+    assert_int_equal(
+        wefti_model_predict(fix.model, fix.values, &fix.batch, NULL, &logits),
+        WEFT_OK);
+    memcpy(kept, logits, SEQUENCES * sequence * sizeof(*kept));
+    fix.tokens[2 * shape.encoder_seq - 1] ^= 1; /* the last of sequence 1 */
+    assert_int_equal(
+        wefti_model_predict(fix.model, fix.values, &fix.batch, NULL, &logits),
+        WEFT_OK);
+    assert_memory_equal(kept, logits, sequence * sizeof(*kept));
+    assert_memory_equal(kept + 2 * sequence, logits + 2 * sequence,
+                        sequence * sizeof(*kept));
+    assert_true(fabs((double)(kept[sequence] - logits[sequence])) > 1e-9);
+    fix.tokens[2 * shape.encoder_seq - 1] ^= 1;
+    /* A text's token changes nothing before it, the encoder's places included.
+     */
+    fix.tokens[SEQUENCES * shape.encoder_seq + shape.seq] ^= 1;
+    assert_int_equal(
+        wefti_model_predict(fix.model, fix.values, &fix.batch, NULL, &logits),
+        WEFT_OK);
+    assert_memory_equal(kept, logits,
+                        (sequence + shape.encoder_seq * shape.vocab) *
+                            sizeof(*kept));
+    const size_t at = sequence + shape.encoder_seq * shape.vocab;
+    assert_true(fabs((double)(kept[at] - logits[at])) > 1e-9);
+    tear_down(&fix);
+}
+
 static weft_status expect_up(void *context, size_t tensor)
 {
     fixture *fix = context;
@@ -221,11 +283,13 @@ static weft_status expect_down(void *context, size_t tensor)
     return WEFT_OK;
 }
 
-static void check_hooks(bool tied)
+static void check_hooks(bool tied, bool encoder)
 {
     fixture fix;
     wefti_model_shape shape = small;
     shape.tied = tied;
+    shape.encoder_layers = encoder ? 2 : 0;
+    shape.encoder_seq = encoder ? 5 : 0;
     set_up(&fix, &shape, 5);
     wefti_model_hooks hooks = {.context = &fix, .use = expect_up};
     assert_int_equal(wefti_model_evaluate(fix.model, fix.values, &fix.batch,
@@ -244,8 +308,9 @@ static void check_hooks(bool tied)
 static void test_hooks_each_tensor_is_reported_once_in_order(void **state)
 {
     (void)state;
-    check_hooks(false);
-    check_hooks(true);
+    check_hooks(false, false);
+    check_hooks(true, false);
+    check_hooks(false, true);
 }
 
 static weft_status refuse_third(void *context, size_t tensor)
@@ -348,6 +413,8 @@ int main(void)
         cmocka_unit_test(test_gradient_untied_matches_differences),
         cmocka_unit_test(test_gradient_tied_matches_differences),
         cmocka_unit_test(test_gradient_experts_matches_differences),
+        cmocka_unit_test(test_gradient_encoder_matches_differences),
+        cmocka_unit_test(test_encoder_sees_all_bytes_of_its_sequence),
         cmocka_unit_test(test_hooks_each_tensor_is_reported_once_in_order),
         cmocka_unit_test(test_hooks_error_ends_the_pass),
         cmocka_unit_test(test_predict_prefix_gives_the_same_logits),

@@ -193,6 +193,36 @@ class PrintProgram(unittest.TestCase):
                                      for label in order])
         self.check_reads(stage)
 
+    def test_encoder_has_stages_of_its_own(self):
+        done = run("--set", "parallel.pipeline_model_parallel_size=2",
+                   "--set", "parallel.schedule=interleaved",
+                   "--set", "model.encoder_layers=4",
+                   "--set", "model.encoder_seq_length=24",
+                   "--set", "data.encoder_path=x")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        heads = re.findall(r"^stage \d of 4: (.*)\n", done.stdout, re.M)
+        self.assertEqual(heads, [
+            "encoder layers 0 to 1, 96 tokens",
+            "encoder layers 2 to 3, 96 tokens",
+            "decoder layers 0 to 3, 352 tokens",
+            "decoder layers 4 to 7, 352 tokens"])
+        plain = re.sub(r"(?<=: )(en|de)coder ", "", done.stdout)
+        stages = [stage for _, stage in stages_of(plain)]
+        for stage in stages:
+            self.check_reads(stage)
+        for number, ends in enumerate([
+                ("COMPUTE embedding.0.embed", "POST ffn.1.send"),
+                ("AWAIT attention.2.receive", "POST bridge.0.send"),
+                ("COMPUTE join.0.embed", "POST ffn.3.send"),
+                ("AWAIT attention.4.receive", "COMPUTE head.0.head")]):
+            found = stages[number].labels("F")
+            self.assertEqual((found[0], found[-1]), ends)
+        self.assertEqual(stages[1].labels("F")[-3:-1], [
+            "COMPUTE bridge.0.norm", "COMPUTE bridge.0.bridge"])
+        self.assertEqual(stages[2].labels("F")[1], "AWAIT join.0.join")
+        self.assertEqual(stages[2].labels("I")[-1], "POST join.0.join")
+        self.assertEqual(stages[2].labels("W")[-1], "COMPUTE join.0.embed")
+
     def test_auto_is_refused(self):
         done = run("--set", "parallel.schedule=auto")
         self.assertEqual(done.returncode, 1)

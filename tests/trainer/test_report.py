@@ -96,7 +96,12 @@ class Report(unittest.TestCase):
         cut = ["--set", "parallel.pipeline_model_parallel_size=2",
                "--set", "parallel.schedule=zb_h1"]
         again = ["--set", "memory.recompute=full"]
-        for nranks, more in [(1, large), (1, large + again), (2, large + cut)]:
+        two = ["--set", "model.encoder_layers=4", "--set",
+               "model.encoder_seq_length=8", "--set", "data.encoder_path=text"]
+        both = ["--set", "parallel.pipeline_model_parallel_size=2",
+                "--set", "parallel.schedule=interleaved"]
+        for nranks, more in [(1, large), (1, large + again), (2, large + cut),
+                             (1, large + two), (2, large + two + both)]:
             data = self.report(nranks, *more)[1]
             self.assertEqual(data["median_step"]["recompute_ms"] is None,
                              more[-2:] != again)
@@ -467,6 +472,27 @@ class Report(unittest.TestCase):
             self.assertEqual([row[0] for row in rows[1:]], ["5", "10"])
             self.assertEqual([row[1] for row in rows[1:]],
                              [str(one["experts"]) for one in moves])
+
+    def test_encoder_is_drawn_apart_and_nothing_is_advised(self):
+        """8 micro-batches, one stage of each branch on each of two ranks."""
+        tags, data, lines, trace = self.report(
+            2, "--set", "parallel.pipeline_model_parallel_size=2", "--set",
+            "parallel.schedule=interleaved", "--set", "model.encoder_layers=2",
+            "--set", "model.encoder_seq_length=6", "--set",
+            "data.encoder_path=text")
+        self.check_steps(data, lines)
+        self.check_ranks(tags, data, lines, 2)
+        self.check_trace(trace, lines, 2)
+        found = data["schedule"]
+        self.assertEqual((found["stages"], found["encoder_stages"]), (4, 2))
+        for name in ["best", "candidates", "advice", "warning", "command"]:
+            self.assertIsNone(found[name])
+        self.check_plan_ranks(tags, found)
+        if tags:
+            self.assertNotIn("Which schedule", tags.text)
+            for kind in ["kF", "kB", "kFe", "kBe"]:
+                # Planned and measured, maybe larger again; one in the key.
+                self.assertGreater(tags.boxes.count(kind), 2 * 2 * 8)
 
     def test_what_cannot_be_written_is_refused_before_training(self):
         os.mkdir(self.path("dir.html"))

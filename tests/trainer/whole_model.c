@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * tests/trainer/whole_model.c - the whole decoder as one stage with one slot.
+ * tests/trainer/whole_model.c - the whole decoder as one stage with one slot,
+ * and before it, if there is one, the encoder as another.
  */
 #include "tests/trainer/whole_model.h"
 
@@ -14,10 +15,48 @@ struct wefti_model {
     real *losses;        /* of tokens */
     weft_device *device; /* the host */
     wefti_workspace workspace;
-    wefti_stage *stage;
-    real *arena;
+    size_t stage_count;
+    struct part {
+        wefti_stage *stage;
+        real *arena;
+    } parts[2]; /* the last one is the decoder */
+    real *rows; /* from the encoder, or back */
     size_t arena_elems;
 };
+
+static wefti_stage *last(const wefti_model *model)
+{
+    return model->parts[model->stage_count - 1].stage;
+}
+
+static weft_status make_stage(wefti_model *model, size_t first, size_t end)
+{
+    struct part *part = &model->parts[model->stage_count++];
+    const wefti_stage_config config = {.plan = model->plan,
+                                       .workspace = &model->workspace,
+                                       .first_layer = first,
+                                       .layers_end = end,
+                                       .slots = 1,
+                                       .arenas = &part->arena};
+    const size_t elems = wefti_stage_slot_elems(&config);
+    weft_status status = wefti_storage_alloc(elems, &part->arena);
+    model->arena_elems += elems;
+    return status == WEFT_OK ? wefti_stage_create(&config, &part->stage)
+                             : status;
+}
+
+static weft_status make_stages(wefti_model *model)
+{
+    const wefti_model_shape *shape = &model->plan->shape;
+    const size_t encoder = shape->encoder_layers;
+    weft_status status = WEFT_OK;
+    if (encoder > 0) {
+        status = make_stage(model, 0, encoder);
+    }
+    return status == WEFT_OK
+               ? make_stage(model, encoder, wefti_model_layers(shape))
+               : status;
+}
 
 weft_status wefti_model_create(const wefti_parameters *plan, size_t sequences,
                                wefti_model **model_out)
@@ -26,6 +65,7 @@ weft_status wefti_model_create(const wefti_parameters *plan, size_t sequences,
     if (!model) {
         return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for a model");
     }
+    const size_t rows = sequences * wefti_model_positions(&plan->shape);
     model->plan = plan;
     weft_status status = weft_device_open("host", 0, &model->device);
     if (status == WEFT_OK) {
@@ -33,23 +73,16 @@ weft_status wefti_model_create(const wefti_parameters *plan, size_t sequences,
                                       &plan->shape, sequences);
     }
     if (status == WEFT_OK) {
-        status =
-            wefti_storage_alloc(sequences * plan->shape.seq, &model->losses);
+        status = wefti_storage_alloc(rows, &model->losses);
     }
     if (status == WEFT_OK) {
-        wefti_stage_config config = {.plan = plan,
-                                     .workspace = &model->workspace,
-                                     .layers_end = plan->shape.layers,
-                                     .slots = 1,
-                                     .arenas = &model->arena};
-        model->arena_elems = wefti_stage_slot_elems(&config);
-        status = wefti_storage_alloc(model->arena_elems, &model->arena);
-        if (status == WEFT_OK) {
-            status = wefti_stage_create(&config, &model->stage);
-        }
-        if (status == WEFT_OK) {
-            status = wefti_workspace_alloc(&model->workspace);
-        }
+        status = wefti_storage_alloc(rows * plan->shape.hidden, &model->rows);
+    }
+    if (status == WEFT_OK) {
+        status = make_stages(model);
+    }
+    if (status == WEFT_OK) {
+        status = wefti_workspace_alloc(&model->workspace);
     }
     if (status != WEFT_OK) {
         wefti_model_destroy(model);
@@ -62,8 +95,11 @@ weft_status wefti_model_create(const wefti_parameters *plan, size_t sequences,
 void wefti_model_destroy(wefti_model *model)
 {
     if (model) {
-        wefti_stage_destroy(model->stage);
-        wefti_storage_free(model->arena);
+        for (size_t i = 0; i < model->stage_count; i++) {
+            wefti_stage_destroy(model->parts[i].stage);
+            wefti_storage_free(model->parts[i].arena);
+        }
+        wefti_storage_free(model->rows);
         wefti_storage_free(model->losses);
         wefti_workspace_fini(&model->workspace);
         weft_device_close(model->device);
@@ -96,14 +132,47 @@ static wefti_stage_pass begin(const wefti_model *model, const real *values,
     return pass;
 }
 
+typedef weft_status pass_of_stage(wefti_stage *stage,
+                                  const wefti_stage_pass *pass);
+
+/* One stage's part of a pass. */
+static weft_status run(wefti_model *model, size_t stage,
+                       const wefti_stage_pass *all, pass_of_stage *run_stage)
+{
+    wefti_stage *own = model->parts[stage].stage;
+    const wefti_micro_batch batch = wefti_stage_batch(own, all->batch);
+    wefti_stage_pass pass = *all;
+    pass.batch = &batch;
+    pass.input.rows = pass.output.rows = model->rows;
+    return run_stage(own, &pass);
+}
+
+static weft_status forward(wefti_model *model, const wefti_stage_pass *pass)
+{
+    weft_status status = WEFT_OK;
+    for (size_t i = 0; i < model->stage_count && status == WEFT_OK; i++) {
+        status = run(model, i, pass, wefti_stage_forward);
+    }
+    return status;
+}
+
+static weft_status backward(wefti_model *model, const wefti_stage_pass *pass)
+{
+    weft_status status = WEFT_OK;
+    for (size_t i = model->stage_count; i > 0 && status == WEFT_OK; i--) {
+        status = run(model, i - 1, pass, wefti_stage_backward);
+    }
+    return status;
+}
+
 weft_status wefti_model_predict(wefti_model *model, const real *values,
                                 const wefti_micro_batch *batch,
                                 const wefti_model_hooks *hooks,
                                 const real **logits_out)
 {
     wefti_stage_pass pass = begin(model, values, batch, hooks);
-    *logits_out = wefti_stage_logits(model->stage, pass.slot);
-    return wefti_stage_forward(model->stage, &pass);
+    *logits_out = wefti_stage_logits(last(model), pass.slot);
+    return forward(model, &pass);
 }
 
 /* After F. */
@@ -112,7 +181,7 @@ static weft_status measure(wefti_model *model, const wefti_stage_pass *pass,
 {
     const wefti_micro_batch *batch = pass->batch;
     weft_status status =
-        wefti_stage_measure(model->stage, pass, trains, scale, model->losses);
+        wefti_stage_measure(last(model), pass, trains, scale, model->losses);
     for (size_t i = 0; i < batch->sequences; i++) {
         losses_out[i] = 0;
         for (size_t t = 0; t < batch->length; t++) {
@@ -128,7 +197,7 @@ weft_status wefti_model_evaluate(wefti_model *model, const real *values,
                                  double *losses_out)
 {
     wefti_stage_pass pass = begin(model, values, batch, hooks);
-    weft_status status = wefti_stage_forward(model->stage, &pass);
+    weft_status status = forward(model, &pass);
     if (status == WEFT_OK) {
         status = measure(model, &pass, false, 0, losses_out);
     }
@@ -144,12 +213,12 @@ weft_status wefti_model_train(wefti_model *model, const real *values,
     for (size_t g = 0; g < model->plan->group_count; g++) {
         pass.gradients[g] = gradients + wefti_model_start(model->plan, g);
     }
-    weft_status status = wefti_stage_forward(model->stage, &pass);
+    weft_status status = forward(model, &pass);
     if (status == WEFT_OK) {
         status = measure(model, &pass, true, scale, losses_out);
     }
     if (status == WEFT_OK) {
-        status = wefti_stage_backward(model->stage, &pass);
+        status = backward(model, &pass);
     }
     return status;
 }

@@ -5,9 +5,10 @@
  *
  *   tokens --> embedding --> layer 0 .. L-1 --> norm --> head --> logits
  *
- * A model is one stage from the first layer to the last (trainer/model/stage.h)
- * with the activations of one micro-batch; parameters and gradients are the
- * caller's. Passes allocate nothing.
+ * A model is one stage, and an encoder's layers one before it, from the first
+ * layer to the last (trainer/model/stage.h) with the activations of one
+ * micro-batch; parameters and gradients are the caller's. Passes allocate
+ * nothing.
  */
 #ifndef TESTS_TRAINER_WHOLE_MODEL_H
 #define TESTS_TRAINER_WHOLE_MODEL_H
@@ -18,7 +19,7 @@ typedef struct wefti_model wefti_model;
 
 /*
  * wefti_model_create - room for micro-batches of up to sequences sequences of
- * plan->shape.seq tokens.
+ * wefti_model_positions() tokens, which are as wefti_stage_batch wants them.
  *
  * plan      borrowed for the model's life.
  *

@@ -92,7 +92,7 @@ static void add_stretch(const wefti_replica *replica,
             : wefti_parameter_group_at(group, own->start_elems + past),
         optimizer->first + own_elems, optimizer->second + own_elems};
     const wefti_tensor *named =
-        tensor->copy ? &plan->tensors[wefti_tensor_embedding()] : tensor;
+        tensor->copy ? &plan->tensors[wefti_tensor_embedding(plan)] : tensor;
     for (size_t part = 0; part < WEFTI_STATE_PARTS; part++) {
         snprintf(piece.name, sizeof(piece.name), "%s%s", named->info.name,
                  ends[part]);
@@ -190,7 +190,7 @@ static void add_averages(const wefti_replica *replica, bool copies,
     const wefti_parameters *plan = &replica->plan;
     for (size_t i = 0; i < plan->tensor_count; i++) {
         const wefti_tensor *tensor = &plan->tensors[i];
-        const size_t name = tensor->copy ? wefti_tensor_embedding() : i;
+        const size_t name = tensor->copy ? wefti_tensor_embedding(plan) : i;
         const wefti_ema_words words =
             wefti_ema_words_of(replica->ema, tensor->info.group);
         wefti_tensor_share own;

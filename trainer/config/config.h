@@ -25,7 +25,7 @@
 #define WEFTI_CONFIG_FILE_BYTES_MOST (1024 * 1024)
 #define WEFTI_CONFIG_DIGEST_BYTES    32
 /* Rows of the table; config_key.c asserts that they fit. */
-#define WEFTI_CONFIG_KEYS_MOST 88
+#define WEFTI_CONFIG_KEYS_MOST 96
 
 /* model.vocab: bytes */
 #define WEFTI_VOCAB_BYTES 256
@@ -65,6 +65,8 @@ typedef struct wefti_config {
         const char *dtype;
         double init_scale, head_init_std, embedding_init_std;
         bool tie_embeddings;
+        int64_t encoder_layers;     /* 0: no encoder */
+        int64_t encoder_seq_length; /* positions */
     } model;
 
     struct {
@@ -73,6 +75,7 @@ typedef struct wefti_config {
         double validation_fraction;
         int64_t seed;
         int64_t document_end; /* a token; -1: sequences are not packed */
+        char *encoder_path;   /* joined with folder; NULL: none */
     } data;
 
     struct {
@@ -81,6 +84,7 @@ typedef struct wefti_config {
         int64_t pipeline_model_parallel_size;
         int64_t virtual_pipeline_model_parallel_size;
         int64_t virtual_group_size;
+        int64_t encoder_virtual_stages;
         int64_t context_parallel_size;
         const char *context_parallel;
         const char *context_layout;

@@ -93,6 +93,11 @@ const wefti_config_key wefti_config_keys[] = {
      .about = "that of an embedding that is not"},
     {BOOL(model, tie_embeddings, "false"), .lasting = true,
      .about = "the output head is the embedding"},
+    {INT(model, encoder_layers, 0, 1024, "0"), .lasting_if_set = true,
+     .about = "layers of an encoder over bytes of its own, whose positions "
+              "stand before a sequence's tokens; 0: none"},
+    {INT(model, encoder_seq_length, 1, 1048576, "64"), .lasting_if_set = true,
+     .about = "positions of a sequence in the encoder, a byte each"},
 
     {.section = "data", .name = "paths", .kind = WEFTI_CONFIG_PATHS,
      .offset = offsetof(wefti_config, data.paths), .by_content = true,
@@ -104,6 +109,10 @@ const wefti_config_key wefti_config_keys[] = {
     {INT(data, document_end, -1, 1048575, "-1"), .lasting_if_set = true,
      .about = "token that ends a document, of which attention sees no other; "
               "-1: none"},
+    {.section = "data", .name = "encoder_path", .kind = WEFTI_CONFIG_PATH,
+     .offset = offsetof(wefti_config, data.encoder_path), .by_content = true,
+     .fallback = "none",
+     .about = "a file or folder of any bytes, which the encoder reads"},
 
     {INT(parallel, tensor_model_parallel_size, 1, RANKS_MOST, "1"),
      .about = "ranks that share each layer"},
@@ -117,6 +126,9 @@ const wefti_config_key wefti_config_keys[] = {
     {INT(parallel, virtual_group_size, 0, RANKS_MOST, "0"),
      .about = "interleaved: micro-batches that a stage runs in a row; 0: "
               "as many as ranks"},
+    {INT(parallel, encoder_virtual_stages, 1, 1024, "1"),
+     .about = "stages of a rank that are the encoder's, beside those of the "
+              "decoder"},
     {INT(parallel, context_parallel_size, 1, RANKS_MOST, "1"),
      .about = "ranks that share each sequence"},
     {WORD(parallel, context_parallel, context_kinds, "ring"),
@@ -323,7 +335,8 @@ char *wefti_config_key_describe(const wefti_config_key *key, char *text,
                  key->least, key->most);
         break;
     case WEFTI_CONFIG_PATH:
-        snprintf(text, text_bytes, "a path");
+        snprintf(text, text_bytes, "%sa path",
+                 strcmp(key->fallback, "none") == 0 ? "none, or " : "");
         break;
     case WEFTI_CONFIG_PATHS:
         snprintf(text, text_bytes, "a list of paths, such as [some/folder]");

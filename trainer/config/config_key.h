@@ -120,6 +120,10 @@ char *wefti_config_multiples(int64_t value, int64_t unit, char *text,
 char *wefti_config_sizes(int nranks, int64_t size, int64_t others, char *text,
                          size_t text_bytes);
 
+/* Part of wefti_config_check: an encoder, or none. */
+WEFT_NODISCARD weft_status
+wefti_config_check_encoder(const wefti_config *config);
+
 /* Part of wefti_config_check: ranks that share each layer. */
 WEFT_NODISCARD weft_status wefti_config_check_tensor(const wefti_config *config,
                                                      int nranks);

@@ -359,6 +359,9 @@ weft_status wefti_config_check(const wefti_config *config, int nranks)
         status = check_dtype(config);
     }
     if (status == WEFT_OK) {
+        status = wefti_config_check_encoder(config);
+    }
+    if (status == WEFT_OK) {
         status = wefti_config_check_tensor(config, nranks);
     }
     if (status == WEFT_OK) {

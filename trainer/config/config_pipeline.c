@@ -135,7 +135,7 @@ static weft_status check_chunks(const wefti_config *config)
     int64_t chunks = config->parallel.virtual_pipeline_model_parallel_size;
     const char *name = config->parallel.schedule;
     bool free_choice = is_named(config, "interleaved");
-    if (free_choice && chunks < 2) {
+    if (free_choice && chunks < 2 && config->model.encoder_layers == 0) {
         return refuse(config, "parallel",
                       "virtual_pipeline_model_parallel_size",
                       "is too few for schedule interleaved; allowed is from 2");
@@ -156,10 +156,18 @@ static weft_status check_chunks(const wefti_config *config)
     return WEFT_OK;
 }
 
-/* Each stage has a layer at least. */
+/* Each stage has a layer at least; of an encoder's stages it is known. */
 static weft_status check_layers(const wefti_config *config, int stages)
 {
     int64_t ranks = config->parallel.pipeline_model_parallel_size;
+    const int encoder = wefti_pipe_schedule_encoder(config);
+    if (encoder >= stages) {
+        return refuse(config, "parallel", "encoder_virtual_stages",
+                      "leaves the decoder no stage of the schedule's %d on "
+                      "%" PRId64 " ranks; allowed is less",
+                      stages, ranks);
+    }
+    stages -= encoder;
     return config->model.layers >= stages
                ? WEFT_OK
                : refuse(config, "model", "layers",

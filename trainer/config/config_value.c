@@ -178,6 +178,12 @@ set_field(wefti_config *config, const wefti_config_key *key, const char *text)
         }
         return set_int(key, text, field);
     case WEFTI_CONFIG_PATH:
+        if (key->fallback && strcmp(key->fallback, "none") == 0 &&
+            strcmp(text, "none") == 0) {
+            free(*(char **)field);
+            *(char **)field = NULL;
+            return WEFTI_CONFIG_GOOD;
+        }
         return set_path(config, text, field);
     case WEFTI_CONFIG_PATHS:
         return add_path(config, text);
@@ -241,6 +247,7 @@ char *wefti_config_key_print(const wefti_config *config,
                              size_t text_bytes)
 {
     const void *field = field_of(config, key);
+    const char *path;
     switch (key->kind) {
     case WEFTI_CONFIG_INT:
     case WEFTI_CONFIG_VOCAB:
@@ -254,8 +261,11 @@ char *wefti_config_key_print(const wefti_config *config,
                  *(const bool *)field ? "true" : "false");
         break;
     case WEFTI_CONFIG_WORD:
-    case WEFTI_CONFIG_PATH:
         snprintf(text, text_bytes, "%s", *(const char *const *)field);
+        break;
+    case WEFTI_CONFIG_PATH:
+        path = *(const char *const *)field;
+        snprintf(text, text_bytes, "%s", path ? path : key->fallback);
         break;
     case WEFTI_CONFIG_WORDS:
         print_words(field, text, text_bytes);

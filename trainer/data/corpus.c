@@ -34,6 +34,7 @@ typedef struct reading {
     origin *origins; /* open addressing by the digest's first bytes */
     size_t origin_room;
     wefti_skipped skipped;
+    bool any; /* bytes, not text */
 } reading;
 
 /* One file is left out, and reported with its like at the end. */
@@ -146,7 +147,8 @@ static weft_status judge(reading *job, const char *path, size_t gap_bytes,
     wefti_corpus *corpus = job->corpus;
     const uint8_t *fresh = corpus->text + corpus->text_bytes + gap_bytes;
     const uint8_t *nul = memchr(fresh, 0, bytes);
-    size_t good = wefti_utf8_check(fresh, nul ? (size_t)(nul - fresh) : bytes);
+    size_t text = nul ? (size_t)(nul - fresh) : bytes;
+    size_t good = job->any ? bytes : wefti_utf8_check(fresh, text);
     uint8_t digest[DIGEST_BYTES];
     if (good < bytes) {
         return skip(job, WEFTI_SKIPPED_NOT_TEXT, path,
@@ -191,10 +193,10 @@ static weft_status take_file(void *context, const wefti_walk_file *file)
 }
 
 weft_status wefti_corpus_read(wefti_corpus *corpus, const char *const *paths,
-                              size_t path_count, wefti_corpus_note *note,
-                              void *note_context)
+                              size_t path_count, bool any,
+                              wefti_corpus_note *note, void *note_context)
 {
-    reading job = {.corpus = corpus};
+    reading job = {.corpus = corpus, .any = any};
     const wefti_walk walk = {take_file, &job, note, note_context};
     *corpus = (wefti_corpus){0};
     if (sodium_init() < 0) {

@@ -3,6 +3,8 @@
  * trainer/data/corpus.h - files and folders of text, read once into memory as
  * one text: the files in order, each but the first after a separator byte.
  *
+ * Of any bytes: those of files, likewise, where the separator may be anywhere.
+ *
  * Left out: what is empty, what is not UTF-8 (a NUL byte counts as not text, so
  * that the separator occurs nowhere else), and a file whose bytes are those of
  * one already taken; after the last file one note counts those of each ending
@@ -14,6 +16,7 @@
 #include "trainer/data/walk.h"
 #include "weft/status.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -30,6 +33,7 @@ typedef struct wefti_corpus {
 /*
  * wefti_corpus_read - read all paths in the order given.
  *
+ * any         bytes that are no text are taken too
  * note        NULL: no notes.
  *
  * Returns     OK (the text may be empty) | ERR_SYSTEM | ERR_INVALID |
@@ -37,7 +41,7 @@ typedef struct wefti_corpus {
  */
 WEFT_NODISCARD weft_status wefti_corpus_read(wefti_corpus *corpus,
                                              const char *const *paths,
-                                             size_t path_count,
+                                             size_t path_count, bool any,
                                              wefti_corpus_note *note,
                                              void *note_context);
 void wefti_corpus_fini(wefti_corpus *corpus);

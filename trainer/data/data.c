@@ -19,7 +19,7 @@
 enum { STREAM_SHIFT = 1, STREAM_ORDER = 2 };
 
 /* The split; seq_length is set. */
-static weft_status split(wefti_data *data, double validation_fraction)
+static weft_status split(wefti_data *data, double validation_fraction, bool any)
 {
     const char *unit = data->text ? "bytes" : "ids";
     size_t window = data->seq_length + 1;
@@ -30,8 +30,10 @@ static weft_status split(wefti_data *data, double validation_fraction)
         return wefti_error(
             WEFT_ERR_INVALID,
             "data: the training part has %zu %s, one sequence needs %zu "
-            "(model.seq_length + 1): give more %s or shorter sequences",
-            data->train_count, unit, window, data->text ? "text" : unit);
+            "(%s + 1): give more %s or shorter sequences",
+            data->train_count, unit, window,
+            any ? "model.encoder_seq_length" : "model.seq_length",
+            data->text && !any ? "text" : unit);
     }
     if (validation_fraction > 0 && validation < window) {
         return wefti_error(
@@ -40,7 +42,7 @@ static weft_status split(wefti_data *data, double validation_fraction)
             "needs %zu: raise data.validation_fraction, give more %s or "
             "shorter sequences",
             validation, data->token_count, unit, window,
-            data->text ? "text" : unit);
+            data->text && !any ? "text" : unit);
     }
     return WEFT_OK;
 }
@@ -72,7 +74,7 @@ static weft_status read_text(wefti_data *data, const wefti_data_config *config)
     wefti_corpus corpus;
     weft_status status =
         wefti_corpus_read(&corpus, config->paths, config->path_count,
-                          config->note, config->note_context);
+                          config->any, config->note, config->note_context);
     data->text = corpus.text; /* taken over */
     data->token_count = corpus.text_bytes;
     data->files_taken = corpus.files_taken;
@@ -94,6 +96,12 @@ static weft_status read_ids(wefti_data *data, const wefti_data_config *config)
 static weft_status refuse_empty(const wefti_data *data,
                                 const wefti_data_config *config)
 {
+    if (config->any) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "data: no bytes in %s: it must be a file that has "
+                           "some, or a folder of such",
+                           config->paths[0]);
+    }
     return wefti_error(
         WEFT_ERR_INVALID,
         "data: no %s in %s%s (%zu file%s skipped): data.paths must name %s",
@@ -125,7 +133,7 @@ weft_status wefti_data_init(wefti_data *data, const wefti_data_config *config)
         status = refuse_empty(data, config);
     }
     if (status == WEFT_OK) {
-        status = split(data, config->validation_fraction);
+        status = split(data, config->validation_fraction, config->any);
     }
     if (status != WEFT_OK) {
         wefti_data_fini(data);

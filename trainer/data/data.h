@@ -8,9 +8,9 @@
  *          |<------- training ------->|<- validation ->|
  *
  * A window is seq_length + 1 tokens: the model reads the first seq_length and
- * predicts the last seq_length. Of a text the tokens are its bytes; byte 0
- * separates files and occurs nowhere else. Of ids nothing separates files but
- * what their writer put there.
+ * predicts the last seq_length (an encoder reads these, and predicts nothing).
+ * Of a text the tokens are its bytes; byte 0 separates files and occurs nowhere
+ * else. Of ids nothing separates files but what their writer put there.
  */
 #ifndef TRAINER_DATA_DATA_H
 #define TRAINER_DATA_DATA_H
@@ -19,6 +19,7 @@
 #include "trainer/data/tokens.h"
 #include "weft/status.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -31,6 +32,7 @@ typedef struct wefti_data_config {
     uint64_t seed;              /* of the order of sequences */
     size_t seq_length;
     size_t vocab;            /* of ids in files of such; 0: files of text */
+    bool any;                /* of any bytes; of no ids */
     wefti_corpus_note *note; /* NULL: no notes */
     void *note_context;
 } wefti_data_config;

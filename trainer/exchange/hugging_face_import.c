@@ -199,7 +199,7 @@ static weft_status keep(const wefti_replica *replica, size_t tensor,
     for (size_t i = 0; i < plan->tensor_count && status == WEFT_OK; i++) {
         const wefti_tensor *to = &plan->tensors[i];
         bool is_it =
-            i == tensor || (to->copy && tensor == wefti_tensor_embedding());
+            i == tensor || (to->copy && tensor == wefti_tensor_embedding(plan));
         if (is_it && to->here) {
             status = keep_part(replica, to, room);
         }

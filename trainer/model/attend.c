@@ -8,8 +8,8 @@
 
 wefti_node_heads wefti_attend_all_heads(const wefti_model_shape *shape)
 {
-    return (wefti_node_heads){shape->heads, shape->kv_heads, shape->head_dim,
-                              1};
+    return (wefti_node_heads){shape->heads, shape->kv_heads, shape->head_dim, 1,
+                              shape->sees_all};
 }
 
 /* Where a place has more ranks than keys have heads, some have the same. */
@@ -18,7 +18,7 @@ wefti_node_heads wefti_attend_heads(const wefti_model_shape *shape)
     const size_t ulysses = wefti_context_ulysses(&shape->context);
     const size_t keys = shape->kv_heads / ulysses;
     return (wefti_node_heads){shape->heads / ulysses, keys > 0 ? keys : 1,
-                              shape->head_dim, ulysses};
+                              shape->head_dim, ulysses, shape->sees_all};
 }
 
 void wefti_append_core(wefti_builder *builder,
@@ -26,7 +26,7 @@ void wefti_append_core(wefti_builder *builder,
                        const wefti_node *node)
 {
     wefti_program *program = builder->program;
-    const wefti_model_shape *shape = &builder->plan->own;
+    const wefti_model_shape *shape = builder->shape;
     const wefti_node_heads heads = wefti_attend_heads(shape);
     const size_t sums = heads.spread * heads.heads;
     const size_t width = heads.spread * wefti_node_heads_qkv(&heads);
@@ -115,7 +115,7 @@ static void append_turn(wefti_builder *builder, size_t qkv)
         &(wefti_node){
             .label = "rope",
             .calls = {turn},
-            .context = &builder->plan->own,
+            .context = builder->shape,
             .effort = WEFTI_EFFORT_ELEMENTS,
             .operands = {[WEFTI_ATTEND_QKV] = {qkv,
                                                WEFTI_F_READS | WEFTI_F_WRITES}},
@@ -127,7 +127,7 @@ static const wefti_attend_core *const cores[] = {&whole, &wefti_attend_ring};
 static wefti_attend_values add_values(wefti_builder *builder)
 {
     wefti_program *program = builder->program;
-    const wefti_node_heads heads = wefti_attend_heads(&builder->plan->own);
+    const wefti_node_heads heads = wefti_attend_heads(builder->shape);
     const size_t width = heads.spread * wefti_node_heads_qkv(&heads);
     const size_t queries = heads.spread * wefti_node_heads_out(&heads);
     return (wefti_attend_values){
@@ -142,7 +142,7 @@ static wefti_attend_values add_values(wefti_builder *builder)
 void wefti_append_attend(wefti_builder *builder,
                          const wefti_attend_values *values)
 {
-    const wefti_context *context = &builder->plan->own.context;
+    const wefti_context *context = &builder->shape->context;
     const bool exchanges = wefti_context_ulysses(context) > 1;
     wefti_attend_values inner = *values;
     size_t core = 0;

@@ -180,7 +180,7 @@ static void append(wefti_builder *builder, const wefti_node *node, bool keys,
                    const char *const names[2], const size_t values[4])
 {
     wefti_program *program = builder->program;
-    const wefti_model_shape *shape = &builder->plan->own;
+    const wefti_model_shape *shape = builder->shape;
     const cut_row of = row_of(shape, keys);
     const size_t width = of.members * width_of(&of, of.members);
     wefti_node own = *node;

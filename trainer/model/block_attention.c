@@ -50,7 +50,7 @@ static void list(wefti_tensor_list *tensors, const wefti_model_shape *shape,
 static void append(wefti_builder *builder)
 {
     wefti_program *program = builder->program;
-    const wefti_model_shape *shape = &builder->plan->own;
+    const wefti_model_shape *shape = builder->shape;
     const wefti_node_heads heads = wefti_attend_all_heads(shape);
     const size_t width = wefti_node_heads_qkv(&heads);
     const size_t queries = wefti_node_heads_out(&heads);

@@ -62,9 +62,9 @@ static void append(wefti_builder *builder)
 {
     wefti_program *program = builder->program;
     const wefti_parameters *plan = builder->plan;
-    const bool tied = wefti_tensor_head(plan) == wefti_tensor_embedding();
+    const bool tied = builder->tensor == wefti_tensor_embedding(plan) &&
+                      builder->tensor == wefti_tensor_head(plan);
     const bool shares = wefti_builder_shares(builder);
-    builder->tensor = wefti_tensor_embedding();
     builder->residual = wefti_builder_add_residual(builder, "residual");
     builder->d_residual = wefti_builder_add_residual(builder, "d.residual.sum");
     const size_t hidden = plan->shape.hidden;
@@ -79,7 +79,7 @@ static void append(wefti_builder *builder)
             .calls = {forward,
                       wefti_builder_shares_rows(builder) ? NULL : inputs,
                       tied ? tied_weights : weights},
-            .context = &plan->own,
+            .context = builder->shape,
             .operands = {[X] = {embedded, WEFTI_F_WRITES},
                          [DX_SUM] = {builder->d_residual, WEFTI_I_READS},
                          [DX] = {kept, WEFTI_I_WRITES | WEFTI_W_READS}},

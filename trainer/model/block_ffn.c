@@ -57,7 +57,7 @@ static weft_status inputs(const wefti_node_args *args)
 static void append(wefti_builder *builder)
 {
     wefti_program *program = builder->program;
-    const size_t ffn = builder->plan->own.ffn;
+    const size_t ffn = builder->shape->ffn;
     size_t d_normed = wefti_builder_add_residual(builder, "d.normed");
     size_t gate_up = wefti_program_add_value(program, "gate_up", 2 * ffn, true);
     size_t d_gate_up =

@@ -62,13 +62,14 @@ static void append(wefti_builder *builder, const wefti_model_block *block,
     block->append(builder);
 }
 
-/* Layer's blocks; with the stage's edges in the first and the last of them. */
+/* Layer's blocks, of the chain; with the stage's edges in the first and the
+ * last of them. */
 static void append_layer(wefti_builder *builder, size_t layer, bool receives,
                          bool sends)
 {
-    const wefti_model_block *const *blocks =
-        wefti_layer_blocks(&builder->plan->shape);
+    const wefti_model_block *const *blocks = wefti_layer_blocks(builder->shape);
     builder->tensor = wefti_tensor_of_layer(builder->plan, layer);
+    layer -= builder->shape->sees_all ? 0 : builder->plan->shape.encoder_layers;
     for (const wefti_model_block *const *block = blocks; *block; block++) {
         begin(builder, *block, layer);
         if (block != blocks) {
@@ -84,28 +85,52 @@ static void append_layer(wefti_builder *builder, size_t layer, bool receives,
     }
 }
 
+/* What is before a branch's first layer. */
+static void append_beginning(wefti_builder *builder, bool encoder)
+{
+    const wefti_parameters *plan = builder->plan;
+    const bool joins = !encoder && plan->shape.encoder_layers > 0;
+    builder->tensor = encoder ? 0 : wefti_tensor_embedding(plan);
+    append(builder, joins ? &wefti_join_block : &wefti_embedding_block, 0);
+}
+
+/* What is behind its last one. */
+static void append_end(wefti_builder *builder, bool encoder, size_t *logits_out)
+{
+    const wefti_parameters *plan = builder->plan;
+    builder->tensor =
+        encoder ? wefti_tensor_bridge(plan) : wefti_tensor_final_norm(plan);
+    append(builder, encoder ? &wefti_bridge_block : &wefti_head_block, 0);
+    if (encoder) {
+        wefti_append_send(builder);
+    } else {
+        *logits_out = builder->residual;
+    }
+}
+
 void wefti_stage_append(wefti_program *program, const wefti_parameters *plan,
                         size_t first_layer, size_t layers_end,
                         size_t *logits_out)
 {
-    const bool first = first_layer == 0;
-    const bool last = layers_end == plan->shape.layers;
-    wefti_builder builder = {.program = program, .plan = plan};
+    const wefti_layer_run run = {first_layer, layers_end};
+    const wefti_layer_ends ends = wefti_layer_run_ends(&plan->shape, &run);
+    wefti_builder builder = {.program = program,
+                             .plan = plan,
+                             .shape =
+                                 ends.encoder ? &plan->encoder : &plan->own};
     program->narrow = plan->shape.narrow;
     if (wefti_builder_shares_rows(&builder)) {
         program->parts = plan->tensor.parts;
         program->part = plan->tensor.part;
     }
-    if (first) {
-        append(&builder, &wefti_embedding_block, 0);
+    if (ends.first) {
+        append_beginning(&builder, ends.encoder);
     }
     for (size_t i = first_layer; i < layers_end; i++) {
-        append_layer(&builder, i, !first && i == first_layer,
-                     !last && i + 1 == layers_end);
+        append_layer(&builder, i, !ends.first && i == first_layer,
+                     !ends.last && i + 1 == layers_end);
     }
-    if (last) {
-        builder.tensor = wefti_tensor_final_norm(plan);
-        append(&builder, &wefti_head_block, 0);
-        *logits_out = builder.residual;
+    if (ends.last) {
+        append_end(&builder, ends.encoder, logits_out);
     }
 }

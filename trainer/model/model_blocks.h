@@ -5,6 +5,12 @@
  *
  *   embedding | attention ffn | attention ffn | ... | head
  *
+ * Where the model has an encoder, that is a branch before it:
+ *
+ *   embedding | attention ffn | ... | bridge >--+
+ *                                        join --+--> | attention ffn | ... |
+ * head
+ *
  * Of a mixture of experts, experts are in ffn's place. A block of a decoder
  * layer is a file of its own and a line in the lists below.
  * It reads the residual stream, writes the next, and in its backward turns the
@@ -23,7 +29,8 @@ struct wefti_model_block;
 
 typedef struct wefti_builder {
     wefti_program *program;
-    const wefti_parameters *plan;          /* borrowed by the nodes */
+    const wefti_parameters *plan;   /* borrowed by the nodes */
+    const wefti_model_shape *shape; /* what is here of the branch: plan's */
     const struct wefti_model_block *block; /* the one being appended */
     size_t layer;
     size_t tensor;               /* the next one of the module's */
@@ -56,6 +63,8 @@ WEFTI_BLOCK_DECLARE(embedding)
 WEFTI_LAYER_BLOCK_LIST(WEFTI_BLOCK_DECLARE)
 WEFTI_BLOCK_DECLARE(experts)
 WEFTI_BLOCK_DECLARE(head)
+WEFTI_BLOCK_DECLARE(bridge) /* the encoder's end */
+WEFTI_BLOCK_DECLARE(join)   /* the decoder's beginning behind it */
 #undef WEFTI_BLOCK_DECLARE
 
 /* Those of a model's layers; NULL after the last. */
@@ -145,8 +154,9 @@ void wefti_append_receive(wefti_builder *builder);
 void wefti_append_send(wefti_builder *builder);
 
 /*
- * wefti_stage_append - the program of layers first_layer .. layers_end - 1,
- * with the model's ends where they are there. *logits_out: the last stage's.
+ * wefti_stage_append - the program of layers first_layer .. layers_end - 1 of
+ * the chain, all of one branch, with the branch's ends where they are there.
+ * *logits_out: the last stage's.
  */
 void wefti_stage_append(wefti_program *program, const wefti_parameters *plan,
                         size_t first_layer, size_t layers_end,

@@ -135,7 +135,7 @@ void wefti_append_linear(wefti_builder *builder, const char *label,
 {
     wefti_node_parameter weight = wefti_builder_take_tensor(builder);
     /* A tied head: its embedding reports it. */
-    weight.shared = weight.tensor == wefti_tensor_embedding();
+    weight.shared = weight.tensor == wefti_tensor_embedding(builder->plan);
     wefti_program_add_node(
         builder->program,
         &(wefti_node){

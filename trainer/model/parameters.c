@@ -16,25 +16,50 @@ static size_t round_up(size_t value, size_t multiple)
     return (value + multiple - 1) / multiple * multiple;
 }
 
-size_t wefti_tensor_embedding(void)
+/* Of the encoder, which come first. */
+static size_t encoder_modules(const wefti_model_shape *shape)
 {
-    return 0;
+    return shape->encoder_layers > 0 ? shape->encoder_layers + 2 : 0;
+}
+
+size_t wefti_tensor_embedding(const wefti_parameters *plan)
+{
+    return plan->modules[encoder_modules(&plan->shape)];
 }
 
 size_t wefti_tensor_of_layer(const wefti_parameters *plan, size_t layer)
 {
-    return plan->modules[1 + layer];
+    const size_t before = plan->shape.encoder_layers;
+    return plan->modules[1 + layer + (layer < before ? 0 : before > 0 ? 2 : 0)];
 }
 
 size_t wefti_tensor_final_norm(const wefti_parameters *plan)
 {
-    return plan->modules[1 + plan->shape.layers];
+    return plan
+        ->modules[encoder_modules(&plan->shape) + 1 + plan->shape.layers];
+}
+
+size_t wefti_tensor_bridge(const wefti_parameters *plan)
+{
+    return plan->modules[1 + plan->shape.encoder_layers];
+}
+
+wefti_layer_ends wefti_layer_run_ends(const wefti_model_shape *shape,
+                                      const wefti_layer_run *run)
+{
+    const bool encoder = run->first_layer < shape->encoder_layers;
+    const size_t first = encoder ? 0 : shape->encoder_layers;
+    const size_t end =
+        encoder ? shape->encoder_layers : wefti_model_layers(shape);
+    return (wefti_layer_ends){.encoder = encoder,
+                              .first = run->first_layer == first,
+                              .last = run->layers_end == end};
 }
 
 size_t wefti_tensor_head(const wefti_parameters *plan)
 {
     return plan->shape.tied && !plan->copies_head
-               ? wefti_tensor_embedding()
+               ? wefti_tensor_embedding(plan)
                : wefti_tensor_final_norm(plan) + 1;
 }
 
@@ -193,7 +218,7 @@ static weft_status split(const wefti_parameters *plan,
 static void add_copy(wefti_parameters *plan)
 {
     wefti_tensor *copy = &plan->tensors[plan->tensor_count++];
-    *copy = plan->tensors[wefti_tensor_embedding()];
+    *copy = plan->tensors[wefti_tensor_embedding(plan)];
     copy->copy = true;
     copy->info.module = plan->tensors[plan->tensor_count - 2].info.module;
     snprintf(copy->info.name, sizeof(copy->info.name), "head");
@@ -250,7 +275,7 @@ static size_t closing_bytes(size_t number, size_t bucket_bytes)
 /* Whether a tensor is alone in its bucket. */
 static bool is_alone(const wefti_parameters *plan, size_t tensor)
 {
-    return plan->copies_head && (tensor == wefti_tensor_embedding() ||
+    return plan->copies_head && (tensor == wefti_tensor_embedding(plan) ||
                                  tensor == wefti_tensor_head(plan));
 }
 
@@ -287,18 +312,31 @@ static void place_tensors(wefti_parameters *plan, size_t number, size_t first,
     }
 }
 
+/* A part's, with its branch's ends. Of the whole chain all. */
+static void find_tensors(const wefti_parameters *plan,
+                         const wefti_layer_run *part, size_t *first_out,
+                         size_t *end_out)
+{
+    const wefti_model_shape *shape = &plan->shape;
+    const wefti_layer_ends ends = wefti_layer_run_ends(shape, part);
+    const size_t decoder = wefti_tensor_embedding(plan);
+    *first_out = !ends.first    ? wefti_tensor_of_layer(plan, part->first_layer)
+                 : ends.encoder ? 0
+                                : decoder;
+    *end_out = part->layers_end == wefti_model_layers(shape)
+                   ? plan->tensor_count
+               : ends.last ? decoder
+                           : wefti_tensor_of_layer(plan, part->layers_end);
+}
+
 static void place_parts(wefti_parameters *plan, size_t number,
                         size_t bucket_bytes)
 {
     wefti_group_plan *group = &plan->groups[number];
     for (size_t i = 0; i < plan->part_count; i++) {
         const wefti_layer_run *part = &plan->parts[i];
-        size_t first = part->first_layer == 0
-                           ? wefti_tensor_embedding()
-                           : wefti_tensor_of_layer(plan, part->first_layer);
-        size_t end = part->layers_end == plan->shape.layers
-                         ? plan->tensor_count
-                         : wefti_tensor_of_layer(plan, part->layers_end);
+        size_t first, end;
+        find_tensors(plan, part, &first, &end);
         group->parts[i].first = group->bucket_count;
         place_tensors(plan, number, first, end, bucket_bytes);
         group->parts[i].end = group->bucket_count;
@@ -328,10 +366,11 @@ static weft_status take_room(wefti_parameters *plan,
     return WEFT_OK;
 }
 
-static wefti_model_shape own_shape(const wefti_parameters_config *config)
+static wefti_model_shape own_shape(const wefti_parameters_config *config,
+                                   const wefti_model_shape *shape)
 {
     const size_t parts = config->tensor.parts > 1 ? config->tensor.parts : 1;
-    wefti_model_shape own = config->shape;
+    wefti_model_shape own = *shape;
     own.heads /= parts;
     own.kv_heads = parts > own.kv_heads ? 1 : own.kv_heads / parts;
     own.ffn /= parts;
@@ -343,10 +382,12 @@ weft_status wefti_parameters_plan_list(const wefti_parameters_config *config,
                                        const wefti_tensor_list *list,
                                        wefti_parameters *plan_out)
 {
+    const wefti_model_shape encoder = wefti_model_encoder(&config->shape);
     WEFTI_ASSERT(config->part_count > 0);
     *plan_out = (wefti_parameters){
         .shape = config->shape,
-        .own = own_shape(config),
+        .own = own_shape(config, &config->shape),
+        .encoder = own_shape(config, &encoder),
         .tensor = config->tensor,
         .part_count = config->part_count,
         .group_count = list->group_count,
@@ -382,7 +423,7 @@ weft_status wefti_parameters_plan(const wefti_model_shape *shape,
                                   size_t bucket_bytes, size_t nranks,
                                   wefti_parameters *plan_out)
 {
-    const wefti_layer_run whole = {.layers_end = shape->layers};
+    const wefti_layer_run whole = {.layers_end = wefti_model_layers(shape)};
     const wefti_parameters_config config = {.shape = *shape,
                                             .bucket_bytes = bucket_bytes,
                                             .nranks = {nranks, nranks},

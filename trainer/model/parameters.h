@@ -84,8 +84,9 @@ typedef struct wefti_tensor_stretch {
 } wefti_tensor_stretch;
 
 /*
- * A run of layers; with the first of the model goes the embedding, with the
- * last the final norm and the head.
+ * A run of the chain's layers, all of one branch; with the branch's first one
+ * goes its embedding, with the last one its end: of the decoder the final norm
+ * and the head.
  */
 typedef struct wefti_layer_run {
     size_t first_layer, layers_end;
@@ -113,7 +114,8 @@ typedef struct wefti_tensor_parallel {
 
 typedef struct wefti_parameters {
     wefti_model_shape shape;
-    wefti_model_shape own; /* what of heads, ffn and vocab is here */
+    wefti_model_shape own;     /* what of heads, ffn and vocab is here */
+    wefti_model_shape encoder; /* likewise of that branch, if there is one */
     wefti_tensor_parallel tensor;
     wefti_tensor *tensors; /* all of the model's */
     size_t tensor_count;
@@ -199,11 +201,22 @@ typedef struct wefti_start {
 void wefti_parameters_init(const wefti_parameters *plan, uint64_t seed,
                            const wefti_start *start, real *const *values_out);
 
-/* Numbers of tensors in plan->tensors. */
-size_t wefti_tensor_embedding(void);
-/* The first of a layer's. */
+/* Whether a run is of the encoder, and whether it has its branch's first and
+ * last layer. */
+typedef struct wefti_layer_ends {
+    bool encoder, first, last;
+} wefti_layer_ends;
+
+wefti_layer_ends wefti_layer_run_ends(const wefti_model_shape *shape,
+                                      const wefti_layer_run *run);
+
+/* Numbers of tensors in plan->tensors; the decoder's embedding. */
+size_t wefti_tensor_embedding(const wefti_parameters *plan);
+/* The first of a layer's, of the chain. */
 size_t wefti_tensor_of_layer(const wefti_parameters *plan, size_t layer);
 size_t wefti_tensor_final_norm(const wefti_parameters *plan);
+size_t
+wefti_tensor_bridge(const wefti_parameters *plan); /* the encoder's end */
 /* Tied: the embedding, or its copy. */
 size_t wefti_tensor_head(const wefti_parameters *plan);
 

@@ -25,7 +25,38 @@ struct wefti_stage {
 
 bool wefti_stage_is_last(const wefti_stage *stage)
 {
-    return stage->config.layers_end == stage->config.plan->shape.layers;
+    return stage->config.layers_end ==
+           wefti_model_layers(&stage->config.plan->shape);
+}
+
+size_t wefti_stage_length(const wefti_parameters *plan,
+                          const wefti_layer_run *part)
+{
+    const wefti_model_shape *shape = &plan->shape;
+    return wefti_layer_run_ends(shape, part).encoder
+               ? shape->encoder_seq
+               : wefti_context_length(&shape->context,
+                                      wefti_model_positions(shape));
+}
+
+static size_t length_of(const wefti_stage_config *config)
+{
+    const wefti_layer_run part = {config->first_layer, config->layers_end};
+    return wefti_stage_length(config->plan, &part);
+}
+
+wefti_micro_batch wefti_stage_batch(const wefti_stage *stage,
+                                    const wefti_micro_batch *all)
+{
+    const wefti_stage_config *config = &stage->config;
+    const wefti_model_shape *shape = &config->plan->shape;
+    wefti_micro_batch own = *all;
+    if (config->first_layer < shape->encoder_layers) {
+        own.length = shape->encoder_seq;
+    } else if (shape->encoder_seq > 0) {
+        own.tokens += all->sequences * shape->encoder_seq;
+    }
+    return own;
 }
 
 size_t wefti_stage_chunk_rows(const weft_device *device)
@@ -48,10 +79,8 @@ static weft_status describe(const wefti_stage_config *config,
                                            .keeps = config->keeps}};
     wefti_stage_append(&stage_out->program, plan, config->first_layer,
                        config->layers_end, &stage_out->logits);
-    return wefti_program_plan(
-        &stage_out->program,
-        config->workspace->sequences *
-            wefti_context_length(&plan->shape.context, plan->shape.seq));
+    return wefti_program_plan(&stage_out->program,
+                              config->workspace->sequences * length_of(config));
 }
 
 size_t wefti_stage_slot_elems(const wefti_stage_config *config)
@@ -104,11 +133,10 @@ static wefti_program_pass begin(const wefti_stage *stage,
     wefti_workspace *space = stage->config.workspace;
     WEFTI_ASSERT(how->slot < stage->config.slots);
     WEFTI_ASSERT(how->batch->sequences <= space->sequences);
-    WEFTI_ASSERT(how->batch->length <= stage->config.plan->shape.seq);
+    WEFTI_ASSERT(how->batch->length <=
+                 wefti_model_positions(&stage->config.plan->shape));
     WEFTI_ASSERT(!space->link ||
-                 how->batch->length ==
-                     wefti_context_length(&stage->config.plan->shape.context,
-                                          stage->config.plan->shape.seq));
+                 how->batch->length == length_of(&stage->config));
     wefti_program_pass pass = {.program = &stage->program,
                                .device = space->device,
                                .compute = space->compute,

@@ -6,6 +6,9 @@
  *   input --+--> layer a .. b-1 --+--> output
  *   tokens -+ (a = 0)             +--> norm --> head --> loss (b = layers)
  *
+ * A model with an encoder is a chain of two branches, whose rows differ; a
+ * stage is of one of them.
+ *
  * What is inside is a program of nodes (trainer/model/model_blocks.h). A
  * micro-batch's activations live in a slot from its forward to the backward of
  * its weights; slots are the caller's, which may share them among the stages of
@@ -43,7 +46,8 @@ typedef struct wefti_stage wefti_stage;
  * plan         holds the stage's tensors at least; borrowed
  * workspace    borrowed; its number of sequences is the stage's. The stage
  *              reserves there what its passes need
- * first_layer, layers_end   which layers; at least one
+ * first_layer, layers_end   which layers of the chain, of one branch; at least
+ *              one
  * slots        micro-batches between forward and W at a time, at most
  * arenas       [slots]: each has room for the stage's slot, on a cache line's
  *              start; the memory is borrowed
@@ -89,6 +93,18 @@ WEFT_NODISCARD weft_status wefti_stage_create(const wefti_stage_config *config,
 void wefti_stage_destroy(wefti_stage *stage); /* NULL is legal */
 
 bool wefti_stage_is_last(const wefti_stage *stage);
+
+/* Rows of a sequence that this rank has in a part of the model. */
+size_t wefti_stage_length(const wefti_parameters *plan,
+                          const wefti_layer_run *part);
+
+/*
+ * wefti_stage_batch - a micro-batch as the stage gets it. Of a model with an
+ * encoder tokens are the encoder's, [sequences][encoder_seq], and behind them
+ * the text's, [sequences][seq]; length is that of a sequence of both.
+ */
+wefti_micro_batch wefti_stage_batch(const wefti_stage *stage,
+                                    const wefti_micro_batch *all);
 
 /*
  * F, I, W and B. The last stage's F ends with logits; measure them before its I

@@ -9,6 +9,14 @@
 #include <math.h>
 #include <string.h>
 
+/* Layers of the branch that a tensor is of. */
+static size_t depth_of(const wefti_parameters *plan, const wefti_tensor *tensor)
+{
+    const size_t number = (size_t)(tensor - plan->tensors);
+    return number < wefti_tensor_embedding(plan) ? plan->shape.encoder_layers
+                                                 : plan->shape.layers;
+}
+
 /* The standard deviation a tensor starts with. */
 static double start_deviation(const wefti_parameters *plan,
                               const wefti_start *start,
@@ -20,7 +28,7 @@ static double start_deviation(const wefti_parameters *plan,
         return by_fan_in;
     case WEFTI_TENSOR_OUTPUT:
         /* Two writes a layer: the residual's size stays even with depth. */
-        return by_fan_in / sqrt(2.0 * (double)plan->shape.layers);
+        return by_fan_in / sqrt(2.0 * (double)depth_of(plan, tensor));
     case WEFTI_TENSOR_EMBEDDING:
         /* A tied embedding is also the head, and must guess evenly. */
         return plan->shape.tied ? start->head : start->embedding;
@@ -70,7 +78,7 @@ void wefti_parameters_init(const wefti_parameters *plan, uint64_t seed,
         }
         real *values = values_out[tensor->info.group] + tensor->start_elems;
         const wefti_random random = wefti_random_make(
-            seed, tensor->copy ? wefti_tensor_embedding() : i);
+            seed, tensor->copy ? wefti_tensor_embedding(plan) : i);
         draw(tensor, start_deviation(plan, start, tensor), random, values);
     }
 }

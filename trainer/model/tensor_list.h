@@ -7,6 +7,8 @@
  *   modules   embedding | layer 0 | layer 1 | ... | end
  *   tensors   0         | 1 .. 6  | 7 .. 12 | ... | norm, head
  *
+ * Those of an encoder stand before: embedding | layer 0 | ... | bridge.
+ *
  * Blocks list their own tensors (model_blocks.h), so that another one needs no
  * change here; numbers are those of the list.
  */
@@ -23,7 +25,7 @@
 
 /* The model's sizes; head_dim * heads need not be hidden. */
 typedef struct wefti_model_shape {
-    size_t layers;
+    size_t layers; /* of the decoder */
     size_t hidden;
     size_t heads;
     size_t kv_heads;
@@ -31,6 +33,10 @@ typedef struct wefti_model_shape {
     size_t ffn;
     size_t vocab;
     size_t seq; /* tokens of a sequence */
+    /* A branch before the decoder: layers over bytes of their own, whose
+     * positions stand before a sequence's tokens; 0 layers: none. */
+    size_t encoder_layers, encoder_seq;
+    bool sees_all; /* it is that branch: attention is not causal */
     double rope_theta;
     bool tied;             /* the head is the embedding */
     bool narrow;           /* weights and activations are bf16 */
@@ -57,6 +63,24 @@ static inline size_t wefti_model_elems(const wefti_model_shape *shape,
     const size_t bytes = elems * weft_dtype_bytes(wefti_model_dtype(shape));
     return (bytes + sizeof(real) - 1) / sizeof(real);
 }
+
+/* Layers of both branches, in a chain: the encoder's, then the decoder's. */
+static inline size_t wefti_model_layers(const wefti_model_shape *shape)
+{
+    return shape->encoder_layers + shape->layers;
+}
+
+/* Positions of a sequence in the decoder: the encoder's, then its tokens. */
+static inline size_t wefti_model_positions(const wefti_model_shape *shape)
+{
+    return shape->encoder_seq + shape->seq;
+}
+
+/* The vocabulary of the encoder: bytes. */
+enum { WEFTI_MODEL_BYTES = 256 };
+
+/* The encoder as a model of its own, of shape's sizes. */
+wefti_model_shape wefti_model_encoder(const wefti_model_shape *shape);
 
 /* What a tensor is, which decides its start values and weight decay. */
 typedef enum wefti_tensor_kind {
@@ -93,7 +117,7 @@ enum { WEFTI_TENSOR_GROUP_EXPERTS = 1, WEFTI_TENSOR_GROUPS_MOST = 2 };
 
 /* Matrices are [outputs][inputs]. */
 typedef struct wefti_tensor_info {
-    char name[32];
+    char name[40];
     wefti_tensor_kind kind;
     size_t rows, columns;
     weft_dtype dtype;
@@ -111,6 +135,7 @@ typedef struct wefti_tensor_list {
     size_t *modules; /* the first tensor of each */
     size_t module_count;
     size_t group_count;
+    const char *prefix; /* of names, while a branch is listed; NULL: none */
 } wefti_tensor_list;
 
 void wefti_tensor_list_begin_module(wefti_tensor_list *list);

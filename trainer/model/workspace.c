@@ -61,7 +61,8 @@ weft_status wefti_workspace_init(wefti_workspace *workspace,
                                  const wefti_model_shape *shape,
                                  size_t sequences)
 {
-    const size_t tokens = wefti_context_attended(&shape->context, shape->seq);
+    const size_t tokens =
+        wefti_context_attended(&shape->context, wefti_model_positions(shape));
     const size_t turns = tokens * shape->head_dim;
     *workspace = (wefti_workspace){.device = device,
                                    .compute = compute,

@@ -28,23 +28,55 @@ int wefti_pipe_last(const wefti_pipe *pipe)
     return weft_schedule_get_rank(pipe->schedule, model_stages(pipe) - 1);
 }
 
+wefti_layer_run wefti_pipe_layers(const wefti_model_shape *shape,
+                                  int encoder_stages, int stages, int part)
+{
+    const bool encoder = part < encoder_stages;
+    const int first = encoder ? 0 : encoder_stages;
+    const int count = encoder ? encoder_stages : stages - encoder_stages;
+    const int layers = (int)(encoder ? shape->encoder_layers : shape->layers);
+    const size_t before = encoder ? 0 : shape->encoder_layers;
+    return (wefti_layer_run){
+        before + (size_t)wefti_layers_before(layers, count, part - first),
+        before + (size_t)wefti_layers_before(layers, count, part - first + 1)};
+}
+
+/* What an encoder's stages send on is shorter than what the others do. */
+static weft_status count_stage_rows(wefti_pipe *pipe,
+                                    const wefti_model_shape *shape,
+                                    size_t sequences)
+{
+    if (pipe->encoder_stages == 0) {
+        return WEFT_OK;
+    }
+    pipe->stage_rows =
+        calloc((size_t)pipe->info.stages, sizeof(*pipe->stage_rows));
+    if (!pipe->stage_rows) {
+        return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for %d stages",
+                           pipe->info.stages);
+    }
+    for (int i = 0; i < pipe->info.stages; i++) {
+        const bool encoder = i % model_stages(pipe) < pipe->encoder_stages;
+        pipe->stage_rows[i] =
+            sequences *
+            (encoder ? shape->encoder_seq : wefti_model_positions(shape));
+    }
+    return WEFT_OK;
+}
+
 /* The rank's stages in order of the model's layers, the plan's. */
 static void list_stages(wefti_pipe *pipe, const wefti_model_shape *shape,
                         wefti_layer_run *parts_out)
 {
     int stages = model_stages(pipe);
-    int layers = (int)shape->layers;
     for (int part = 0; part < stages; part++) {
         for (int way = 0; way < pipe->info.directions; way++) {
             int number = way * stages + part;
             if (weft_schedule_get_rank(pipe->schedule, number) != pipe->rank) {
                 continue;
             }
-            parts_out[pipe->stage_count] = (wefti_layer_run){
-                .first_layer =
-                    (size_t)wefti_layers_before(layers, stages, part),
-                .layers_end =
-                    (size_t)wefti_layers_before(layers, stages, part + 1)};
+            parts_out[pipe->stage_count] =
+                wefti_pipe_layers(shape, pipe->encoder_stages, stages, part);
             pipe->stages[pipe->stage_count] = (wefti_pipe_stage){
                 .number = number,
                 .part = pipe->stage_count,
@@ -57,21 +89,25 @@ static void list_stages(wefti_pipe *pipe, const wefti_model_shape *shape,
 
 weft_status wefti_pipe_place(wefti_pipe *pipe, const wefti_pipe_config *config,
                              const wefti_mesh_comms *mesh,
-                             const wefti_model_shape *shape,
+                             const wefti_model_shape *shape, size_t sequences,
                              wefti_layer_run *parts_out, size_t *part_count_out)
 {
     *pipe = (wefti_pipe){.schedule = config->schedule,
                          .recompute = config->recompute,
                          .keeps_places = config->keeps_places,
                          .mesh = mesh,
-                         .rank = mesh->at.pp};
+                         .rank = mesh->at.pp,
+                         .encoder_stages = config->encoder_stages};
     pipe->info.size_bytes = sizeof(pipe->info);
     weft_status status = weft_schedule_get_info(config->schedule, &pipe->info);
     if (status != WEFT_OK) {
         return status;
     }
     WEFTI_ASSERT(mesh->mesh.pp == pipe->info.ranks);
-    WEFTI_ASSERT(shape->layers >= (size_t)model_stages(pipe));
+    WEFTI_ASSERT((shape->encoder_layers > 0) == (pipe->encoder_stages > 0));
+    WEFTI_ASSERT(shape->encoder_layers >= (size_t)pipe->encoder_stages);
+    WEFTI_ASSERT(shape->layers + (size_t)pipe->encoder_stages >=
+                 (size_t)model_stages(pipe));
     pipe->stages = calloc((size_t)pipe->info.stages, sizeof(*pipe->stages));
     if (!pipe->stages) {
         return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for %d stages",
@@ -79,7 +115,7 @@ weft_status wefti_pipe_place(wefti_pipe *pipe, const wefti_pipe_config *config,
     }
     list_stages(pipe, shape, parts_out);
     *part_count_out = pipe->stage_count;
-    return WEFT_OK;
+    return count_stage_rows(pipe, shape, sequences);
 }
 
 size_t wefti_pipe_rows(const wefti_replica *replica, size_t tokens)
@@ -107,7 +143,8 @@ static weft_pipeline_config configure_pipeline(const wefti_pipe *pipe,
         .chunk_rows = config->chunk_rows,
         .calls = config->waits ? &wefti_pipe_waits : &wefti_pipe_calls,
         .context = replica,
-        .compute = replica->compute};
+        .compute = replica->compute,
+        .stage_rows = pipe->stage_rows};
 }
 
 /* A list that splits a backward anywhere may split each. */
@@ -202,14 +239,16 @@ static weft_status make_stages(wefti_pipe *pipe, const wefti_parameters *plan)
     return wefti_workspace_alloc(&pipe->workspace);
 }
 
-/* Whether the rank has the first or the last stage of a direction. */
+/* Whether the rank has the first or the last stage of a direction, or the one
+ * where the encoder's rows and the tokens join: one that reads a batch. */
 static bool has_end(const wefti_pipe *pipe)
 {
     const int length = model_stages(pipe);
     bool has = false;
     for (size_t i = 0; i < pipe->stage_count; i++) {
         int stage = pipe->stages[i].number % length;
-        has = has || stage == 0 || stage == length - 1;
+        has = has || stage == 0 || stage == length - 1 ||
+              stage == pipe->encoder_stages;
     }
     return has;
 }
@@ -413,5 +452,6 @@ void wefti_pipe_fini(wefti_pipe *pipe)
     wefti_workspace_fini(&pipe->workspace);
     wefti_context_link_close(&pipe->link);
     free(pipe->stages);
+    free(pipe->stage_rows);
     *pipe = (wefti_pipe){0};
 }

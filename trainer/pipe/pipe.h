@@ -46,7 +46,9 @@ typedef struct wefti_pipe {
     wefti_recompute recompute;
     bool keeps_places;
     weft_schedule_info info;
-    int rank;                     /* in the pipeline */
+    int rank;           /* in the pipeline */
+    int encoder_stages; /* the first ones of the schedule */
+    size_t *stage_rows; /* [stages] that each sends on; NULL: all the same */
     const wefti_mesh_comms *mesh; /* borrowed */
     wefti_pipe_stage *stages;
     size_t stage_count;
@@ -78,12 +80,22 @@ typedef struct wefti_pipe {
 typedef struct wefti_pipe_config {
     const weft_schedule *schedule; /* lowered */
     size_t chunk_rows;             /* 0: a micro-batch at once */
+    /* Stages that the layers of the model's encoder are cut into, the first
+     * ones: a stage is of one branch. */
+    int encoder_stages;
     /* [stages of the schedule]: ms that take compute's place; NULL: none do. */
     const weft_stage_cost *waits;
     bool beside[WEFTI_LINKS];  /* what nodes exchange runs beside compute */
     wefti_recompute recompute; /* instead of activations that are kept */
     bool keeps_places;         /* of activations that no one needs any more */
 } wefti_pipe_config;
+
+/*
+ * wefti_pipe_layers - which layers stage part of stages has, of the model's
+ * chain, those of an encoder in the first encoder_stages: as evenly as they go.
+ */
+wefti_layer_run wefti_pipe_layers(const wefti_model_shape *shape,
+                                  int encoder_stages, int stages, int part);
 
 /* Rows of tokens of the residual that this rank has. */
 size_t wefti_pipe_rows(const struct wefti_replica *replica, size_t tokens);
@@ -92,14 +104,13 @@ size_t wefti_pipe_rows(const struct wefti_replica *replica, size_t tokens);
  * wefti_pipe_place - which parts this rank of the mesh has; then the replica
  * can be planned. The mesh's comms are connected before open.
  *
+ * sequences   of a micro-batch
  * parts_out   [stages of the schedule]
  */
-WEFT_NODISCARD weft_status wefti_pipe_place(wefti_pipe *pipe,
-                                            const wefti_pipe_config *config,
-                                            const wefti_mesh_comms *mesh,
-                                            const wefti_model_shape *shape,
-                                            wefti_layer_run *parts_out,
-                                            size_t *part_count_out);
+WEFT_NODISCARD weft_status wefti_pipe_place(
+    wefti_pipe *pipe, const wefti_pipe_config *config,
+    const wefti_mesh_comms *mesh, const wefti_model_shape *shape,
+    size_t sequences, wefti_layer_run *parts_out, size_t *part_count_out);
 
 /*
  * wefti_pipe_estimate - what open will take for activations and the executor's

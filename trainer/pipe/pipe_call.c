@@ -84,12 +84,14 @@ static void begin(operation *act, void *context, const weft_pipeline_work *work)
     wefti_replica *replica = context;
     wefti_pipe *pipe = &replica->pipe;
     wefti_pipe_stage *own = find_stage(pipe, work->stage);
-    size_t micro = work->first || work->last || replica->config.packs
+    const bool joins = work->model_stage == pipe->encoder_stages;
+    size_t micro = work->first || work->last || joins || replica->config.packs
                        ? own->first_micro + (size_t)work->microbatch
                        : 0; /* it is not read */
+    const wefti_micro_batch all = wefti_pipe_batch_get(&pipe->batch, micro);
     *act = (operation){.replica = replica,
                        .own = own,
-                       .batch = wefti_pipe_batch_get(&pipe->batch, micro),
+                       .batch = wefti_stage_batch(own->stage, &all),
                        .pass = {.slot = (size_t)work->slot,
                                 .input = port_of(work->input, wait_rows),
                                 .output = port_of(work->output, signal_rows)},

@@ -43,19 +43,34 @@ static const wefti_pipe_stage *find_stage(const wefti_pipe *pipe, int number)
     return stage;
 }
 
+/* Elements that a stage sends on of a micro-batch. */
+static size_t count_elems(const wefti_replica *replica, int number,
+                          const wefti_micro_batch *batch)
+{
+    const wefti_model_shape *shape = &replica->config.shape;
+    const size_t length = number < replica->pipe.encoder_stages
+                              ? shape->encoder_seq
+                              : batch->length;
+    return wefti_pipe_rows(replica, batch->sequences * length) * shape->hidden;
+}
+
 /* This rank's stage of direction 0, from rows[0] to rows[1]. */
 static weft_status run_stage(wefti_replica *replica, int number,
-                             const wefti_stage_pass *pass, size_t elems)
+                             const wefti_stage_pass *given)
 {
     wefti_pipe *pipe = &replica->pipe;
     const wefti_pipe_stage *own = find_stage(pipe, number);
+    const wefti_micro_batch batch = wefti_stage_batch(own->stage, given->batch);
+    wefti_stage_pass part = *given;
+    const wefti_stage_pass *pass = &part;
+    part.batch = &batch;
     int before = number == 0
                      ? pipe->rank
                      : weft_schedule_get_rank(pipe->schedule, number - 1);
     weft_status status = WEFT_OK;
     if (before != pipe->rank) {
-        status =
-            pass_on(replica, WEFT_P2P_RECV, before, pass->input.rows, elems);
+        status = pass_on(replica, WEFT_P2P_RECV, before, pass->input.rows,
+                         count_elems(replica, number - 1, given->batch));
     }
     if (status == WEFT_OK) {
         wefti_replica_work_begin(replica, "forward");
@@ -66,9 +81,10 @@ static weft_status run_stage(wefti_replica *replica, int number,
         return status;
     }
     int after = weft_schedule_get_rank(pipe->schedule, number + 1);
-    return after == pipe->rank ? WEFT_OK
-                               : pass_on(replica, WEFT_P2P_SEND, after,
-                                         pass->output.rows, elems);
+    return after == pipe->rank
+               ? WEFT_OK
+               : pass_on(replica, WEFT_P2P_SEND, after, pass->output.rows,
+                         count_elems(replica, number, given->batch));
 }
 
 /* The losses of batch, which the last stage has in a slot. */
@@ -110,8 +126,6 @@ weft_status wefti_pipe_evaluate(wefti_replica *replica,
 {
     wefti_pipe *pipe = &replica->pipe;
     int stages = pipe->info.stages / pipe->info.directions;
-    size_t elems = wefti_pipe_rows(replica, batch->sequences * batch->length) *
-                   replica->config.shape.hidden;
     const wefti_model_hooks hooks = {replica, wefti_replica_use, NULL};
     wefti_stage_pass pass = {.batch = batch,
                              .hooks = &hooks,
@@ -134,7 +148,7 @@ weft_status wefti_pipe_evaluate(wefti_replica *replica,
         if (weft_schedule_get_rank(pipe->schedule, i) != pipe->rank) {
             continue;
         }
-        status = run_stage(replica, i, &pass, elems);
+        status = run_stage(replica, i, &pass);
         /* At the turn of a V the output is the next input. */
         void *written = pass.output.rows;
         pass.output.rows = pass.input.rows;

@@ -25,7 +25,7 @@ bool wefti_pipe_adds(const weft_action *action, int stage)
 /* The ends of a tied embedding that is cut. */
 static size_t end_tensor(const wefti_parameters *plan, int end)
 {
-    return end == 0 ? wefti_tensor_embedding() : wefti_tensor_head(plan);
+    return end == 0 ? wefti_tensor_embedding(plan) : wefti_tensor_head(plan);
 }
 
 static bool is_early(const wefti_pipe *pipe, int stage)
@@ -64,7 +64,7 @@ static wefti_bucket_run untied(const wefti_parameters *plan, size_t part,
     if (plan->copies_head &&
         group == plan->tensors[end_tensor(plan, 0)].info.group) {
         run.first += layers->first_layer == 0;
-        run.end -= layers->layers_end == plan->shape.layers;
+        run.end -= layers->layers_end == wefti_model_layers(&plan->shape);
     }
     return run;
 }

@@ -39,8 +39,12 @@ static const wefti_node_link *part_from_others(wefti_pipe *pipe)
 
 /* F and B, with their shapes in training; I, W and pairs have the same. */
 static weft_status run_stage(const wefti_pipe *pipe, wefti_stage *stage,
-                             const wefti_stage_pass *pass)
+                             const wefti_stage_pass *given)
 {
+    const wefti_micro_batch batch = wefti_stage_batch(stage, given->batch);
+    wefti_stage_pass part = *given;
+    const wefti_stage_pass *pass = &part;
+    part.batch = &batch;
     weft_status status = wefti_stage_forward(stage, pass);
     if (status == WEFT_OK && wefti_stage_is_last(stage)) {
         status = wefti_stage_measure(stage, pass, true, 0, pipe->batch.losses);
@@ -118,10 +122,13 @@ weft_status wefti_pipe_rehearse_pass(wefti_replica *replica,
         return WEFT_OK;
     }
     own.hooks = NULL;
-    pipe->met_sequences = own.batch->sequences;
-    pipe->met_length = own.batch->length;
+    pipe->met_sequences = pass->batch->sequences;
+    pipe->met_length = pass->batch->length;
     const wefti_node_link *links = part_from_others(pipe);
     for (size_t i = 0; i < pipe->stage_count && status == WEFT_OK; i++) {
+        const wefti_micro_batch batch =
+            wefti_stage_batch(pipe->stages[i].stage, pass->batch);
+        own.batch = &batch;
         status = wefti_stage_forward(pipe->stages[i].stage, &own);
     }
     pipe->workspace.links = links;

@@ -4,13 +4,25 @@
  */
 #include "trainer/pipe/pipe_schedule.h"
 
+#include "base/error.h"
+#include "overlap/schedule/encoder.h"
+#include "trainer/pipe/pipe.h"
 #include "trainer/pipe/pipe_list.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 bool wefti_pipe_schedule_wanted(const wefti_config *config)
 {
     return config->parallel.pipeline_model_parallel_size > 1;
+}
+
+int wefti_pipe_schedule_encoder(const wefti_config *config)
+{
+    return config->model.encoder_layers > 0
+               ? (int)(config->parallel.pipeline_model_parallel_size *
+                       config->parallel.encoder_virtual_stages)
+               : 0;
 }
 
 wefti_config wefti_pipe_schedule_config(const wefti_config *config,
@@ -57,6 +69,41 @@ wefti_pipe_job wefti_pipe_schedule_job(const wefti_config *config, int nranks)
         .sequences = (int)sequences};
 }
 
+/*
+ * The groups that suit stages of two branches: what a stage takes is its layers
+ * times its rows, and twice that backwards. Measured costs would say more, but
+ * not before the run, nor the same on every rank.
+ */
+static weft_status choose_group(const wefti_config *config,
+                                weft_schedule_config *wanted)
+{
+    const int stages = wanted->ranks * wanted->chunks;
+    const int encoder = wefti_pipe_schedule_encoder(config);
+    const wefti_model_shape shape = {.layers = (size_t)config->model.layers,
+                                     .encoder_layers =
+                                         (size_t)config->model.encoder_layers};
+    const double rows[2] = {
+        (double)(config->model.seq_length + config->model.encoder_seq_length),
+        (double)config->model.encoder_seq_length};
+    weft_schedule_cost cost = {.size_bytes = sizeof(cost)};
+    weft_stage_cost *each = calloc((size_t)stages, sizeof(*each));
+    if (!each) {
+        return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for %d stages",
+                           stages);
+    }
+    for (int stage = 0; stage < stages; stage++) {
+        const wefti_layer_run run =
+            wefti_pipe_layers(&shape, encoder, stages, stage);
+        const double f =
+            (double)(run.layers_end - run.first_layer) * rows[stage < encoder];
+        each[stage] = (weft_stage_cost){f, f, f, 2 * f};
+    }
+    cost.stages = each;
+    weft_status status = wefti_encoder_group(wanted, &cost, &wanted->group);
+    free(each);
+    return status;
+}
+
 weft_status wefti_pipe_schedule_make(const wefti_config *config,
                                      int64_t microbatches,
                                      weft_schedule **schedule_out)
@@ -64,16 +111,40 @@ weft_status wefti_pipe_schedule_make(const wefti_config *config,
     if (strcmp(config->parallel.schedule, "FILE.csv") == 0) {
         return wefti_pipe_list_read(config, microbatches, schedule_out);
     }
-    bool chosen = strcmp(config->parallel.schedule, "interleaved") == 0;
+    /* Without a pipeline the two branches are two stages in turn. */
+    const bool apart =
+        config->model.encoder_layers > 0 && !wefti_pipe_schedule_wanted(config);
+    const char *name = apart ? "interleaved" : config->parallel.schedule;
+    bool chosen = strcmp(name, "interleaved") == 0;
     int64_t chunks = config->parallel.virtual_pipeline_model_parallel_size;
+    if (config->model.encoder_layers > 0) {
+        chunks += config->parallel.encoder_virtual_stages;
+    }
     weft_schedule_config wanted = {
         .size_bytes = sizeof(wanted),
-        .name = config->parallel.schedule,
+        .name = name,
         .ranks = (int)config->parallel.pipeline_model_parallel_size,
         .microbatches = (int)microbatches,
         .chunks = chosen ? (int)chunks : 0,
         .group = chosen ? (int)config->parallel.virtual_group_size : 0};
-    return weft_schedule_create(&wanted, schedule_out);
+    weft_status status = WEFT_OK;
+    if (config->model.encoder_layers > 0 && chosen && wanted.group == 0) {
+        status = choose_group(config, &wanted);
+    }
+    return status == WEFT_OK ? weft_schedule_create(&wanted, schedule_out)
+                             : status;
+}
+
+/* Which stages are the encoder's, where the schedule has so many. */
+static weft_status mark_encoder(const wefti_config *config,
+                                weft_schedule *schedule)
+{
+    const int encoder = wefti_pipe_schedule_encoder(config);
+    weft_schedule_info info = {.size_bytes = sizeof(info)};
+    weft_status status = weft_schedule_get_info(schedule, &info);
+    return status == WEFT_OK && encoder < info.stages / info.directions
+               ? weft_schedule_mark_encoder(schedule, encoder)
+               : status;
 }
 
 /* What the executor runs: merged, with reductions, staggered, messages placed
@@ -115,6 +186,9 @@ weft_status wefti_pipe_schedule_open(const wefti_config *config, int rank,
         (int64_t)(wefti_mesh_first(all, copy + 1, copies) -
                   wefti_mesh_first(all, copy, copies)),
         schedule_out);
+    if (status == WEFT_OK) {
+        status = mark_encoder(config, *schedule_out);
+    }
     return status == WEFT_OK ? pass(*schedule_out) : status;
 }
 

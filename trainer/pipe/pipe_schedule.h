@@ -12,6 +12,10 @@
 /* Whether the model is cut over ranks at all. */
 bool wefti_pipe_schedule_wanted(const wefti_config *config);
 
+/* Stages of the model's encoder, the first ones of the schedule; 0: it has
+ * none. */
+int wefti_pipe_schedule_encoder(const wefti_config *config);
+
 /*
  * wefti_pipe_schedule_config - the same job under another schedule, and nothing
  * compared. Shallow: as long as config stands, and not to be finished.

@@ -18,6 +18,7 @@
 typedef struct wefti_node_heads {
     size_t heads, kv_heads, head_dim;
     size_t spread;
+    bool sees_all; /* of whole sequences: not causal */
 } wefti_node_heads;
 
 /* Elements of a row of q, k and v, of one of the result, and of one of k, v. */
@@ -30,8 +31,8 @@ WEFT_NODISCARD weft_status wefti_node_turn(const wefti_node_args *args,
                                            const wefti_node_heads *heads,
                                            void *qkv, bool back);
 
-/* Causal attention of whole sequences, within documents, turned already. lse:
- * [tokens][heads]. */
+/* Attention of whole sequences, within documents, turned already; causal unless
+ * heads say otherwise. lse: [tokens][heads]. */
 WEFT_NODISCARD weft_status wefti_node_attention_forward(
     const wefti_node_args *args, const wefti_node_heads *heads, void *out,
     real *lse, const void *qkv);

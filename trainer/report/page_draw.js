@@ -182,13 +182,25 @@ function partsOf(action) {
         ([, stage, kind, batch]) => ({stage: Number(stage), kind, batch}));
 }
 
-/* Later stages of a rank are paler. */
-function tintsOf(rank) {
+/* The first stages of a direction are the encoder's, if there is one. */
+const isEncoder = (run, stage) => stage % run.stages < run.encoder_stages;
+
+/* Later stages of a rank, of the same branch, are paler. */
+function tintsOf(run, rank) {
     const stages = new Set(rank.flatMap((one) => partsOf(one.action)).map(
         (part) => part.stage));
     const sorted = Array.from(stages).sort((a, b) => a - b);
-    return (stage) => sorted.length < 2 ? 1
-        : 1 - 0.55 * sorted.indexOf(stage) / (sorted.length - 1);
+    return (stage) => {
+        const own = sorted.filter((other) =>
+            isEncoder(run, other) === isEncoder(run, stage));
+        return own.length < 2 ? 1
+            : 1 - 0.55 * own.indexOf(stage) / (own.length - 1);
+    };
+}
+
+function kindOf(run, part) {
+    return "FIWB".includes(part.kind)
+        ? "k" + part.kind + (isEncoder(run, part.stage) ? "e" : "") : "kother";
 }
 
 /* What is drawn of begin..end: x and width in the window, or null. */
@@ -198,7 +210,7 @@ function clipSpan(begin, end, view) {
         width: (to - from) * view.scale};
 }
 
-function drawAction(one, way, tint, view, y) {
+function drawAction(one, way, run, tint, view, y) {
     const [begin, end, wait] = one[way + "_ms"];
     const at = clipSpan(begin, end, view);
     if (at === null) {
@@ -211,7 +223,7 @@ function drawAction(one, way, tint, view, y) {
     parts.map((part, p) => [
         svg("rect", {x: at.x.toFixed(2), y: y + p * height,
             width: at.width.toFixed(2), height,
-            class: "k" + ("FIWB".includes(part.kind) ? part.kind : "other"),
+            class: kindOf(run, part),
             "fill-opacity": tint(part.stage).toFixed(2)}),
         height >= 8 && part.batch && at.width >= 6 * part.batch.length + 2
             ? svg("text", {class: "label", x: (at.x + at.width / 2).toFixed(2),
@@ -247,14 +259,14 @@ function drawWindow(run, way, view) {
     return svg("svg", {viewBox: `0 0 1000 ${bottom + 24}`, role: "img",
         "aria-label": `${way}, ${short(view.from)} to ${short(view.to)} ms`},
     run.timeline.map((rank, r) => {
-        const y = r * pitch, own = run.ranks[r][way], tint = tintsOf(rank);
+        const y = r * pitch, own = run.ranks[r][way], tint = tintsOf(run, rank);
         return [svg("text", {x: 58, y: y + view.row / 2 + 4,
             "text-anchor": "end"}, "rank " + r),
         svg("rect", {class: "row", x: 64, y, width: 924, height: view.row},
             svg("title", {}, `rank ${r}: busy ${short(own.busy_ms)}, bubble ` +
                 `${short(own.bubble_ms)} ms, holds ` +
                 `${short(own.peak_activation)} activations`)),
-        rank.map((one) => drawAction(one, way, tint, view, y)),
+        rank.map((one) => drawAction(one, way, run, tint, view, y)),
         recipe ? drawRecipe(rank, way, view, y + view.row + 1) : null];
     }),
     ticks(view.from, view.to).map((ms) => {
@@ -292,6 +304,8 @@ function timeline(id, run) {
     return html("figure", {}, drawRuns(run, 1),
         key([["kF", "F forward"], ["kI", "I backward for inputs"],
             ["kW", "W backward for weights"], ["kB", "B full backward"],
+            ...(run.encoder_stages === 0 ? [] : [["kFe", "F of the encoder"],
+                ["kIe", "I"], ["kWe", "W"], ["kBe", "B of it"]]),
             ["kother", "other: RECOMPUTE or OPT"], ["row", "bubble"]]),
         caption("A number is a micro-batch. Paler: the rank's further " +
             "stages. F above B: a pair that overlaps. A bracket under a row: " +

@@ -43,7 +43,8 @@ weft_status wefti_page_plan_init(wefti_page_plan *plan,
     if (status == WEFT_OK) {
         status = plan_step(plan);
     }
-    if (status == WEFT_OK && !given) {
+    /* Equal layers are what others are advised for. */
+    if (status == WEFT_OK && !given && schedule->encoder_stages == 0) {
         status = advise(plan, job);
     }
     if (status != WEFT_OK) {

@@ -16,7 +16,8 @@ typedef struct wefti_page_plan {
     wefti_pipe_cost found;
     weft_schedule_cost cost;         /* of a rank, on average; without stages */
     double imbalance;                /* of planned, as in weft/advice.h */
-    const wefti_pipe_advice *advice; /* own, or what auto had */
+    const wefti_pipe_advice *advice; /* own, or what auto had; NULL: the model
+                                        has an encoder */
     wefti_pipe_advice own;
 } wefti_page_plan;
 
@@ -25,7 +26,8 @@ typedef struct wefti_page_plan {
  * taken over.
  *
  * given       advice that the run has had already, of the same job; borrowed.
- *             NULL: it is made from this step's costs.
+ *             NULL: it is made from this step's costs, unless stages are of
+ *             two branches.
  *
  * Returns     OK | ERR_NO_MEMORY | what the simulator says. After an error
  *             there is nothing to finish; measured is gone too.

@@ -154,6 +154,8 @@ static void put_runs(wefti_json *json, const weft_schedule *schedule,
 {
     wefti_facts_object(json, "planned", of_run, planned);
     wefti_facts_object(json, "measured", of_run, ran);
+    wefti_json_int(json, "stages", wefti_stages_of_direction(schedule));
+    wefti_json_int(json, "encoder_stages", schedule->encoder_stages);
     put_deferred(json, schedule, "deferred", false);
     put_deferred(json, schedule, "waiting", true);
     wefti_json_array_open(json, "ranks");
@@ -167,8 +169,23 @@ static void put_runs(wefti_json *json, const weft_schedule *schedule,
     put_timeline(json, schedule, planned, ran);
 }
 
+static void put_no_advice(wefti_json *json)
+{
+    static const char *const names[] = {
+        "best",         "candidates", "advice_of_this_step",
+        "microbatches", "advice",     "warning",
+        "command"};
+    for (size_t k = 0; k < sizeof(names) / sizeof(*names); k++) {
+        wefti_json_null(json, names[k]);
+    }
+}
+
 static void put_advice(wefti_json *json, const wefti_page_plan *plan)
 {
+    if (!plan->advice) {
+        put_no_advice(json);
+        return;
+    }
     const weft_advice *advice = &plan->advice->found;
     bool any = advice->count > 0 && advice->candidates[0].possible;
     wefti_facts_object(json, "best", of_candidate,

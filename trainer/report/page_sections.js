@@ -268,6 +268,25 @@ function adviceTable(found) {
     }));
 }
 
+/* What the same layers would take in other schedules. */
+function adviceParts(found) {
+    return [
+        html("h3", {}, "Which schedule"), say(`On paper, ${found.advice}.`),
+        facts.auto === null ? null
+            : say("Schedule auto had the same advice, tried what it says, " +
+                `and chose ${facts.auto.reason}.`),
+        found.warning === null ? null : html("ul", {class: "warn"},
+            html("li", {}, found.warning + ".")),
+        adviceTable(found),
+        note("Simulated, all with the same costs of a layer and of the " +
+            "model's ends, as they were in " + (found.advice_of_this_step
+            ? "the step above" : "1f1b's first steps, before the run") +
+            "; times in ms, activations and memory in micro-batches as they " +
+            `are, with m = ${found.microbatches}, through all layers of a ` +
+            "rank. To ask again, with other numbers:"),
+        html("pre", {id: "command"}, found.command)];
+}
+
 function putSchedule() {
     const found = facts.schedule;
     if (found === null) {
@@ -290,20 +309,7 @@ function putSchedule() {
             "These costs, and what is planned and advised with them, are " +
             "those of this crowd.") : null,
         timeline("actions", found), stageTable(found),
-        html("h3", {}, "Which schedule"), say(`On paper, ${found.advice}.`),
-        facts.auto === null ? null
-            : say("Schedule auto had the same advice, tried what it says, " +
-                `and chose ${facts.auto.reason}.`),
-        found.warning === null ? null : html("ul", {class: "warn"},
-            html("li", {}, found.warning + ".")),
-        adviceTable(found),
-        note("Simulated, all with the same costs of a layer and of the " +
-            "model's ends, as they were in " + (found.advice_of_this_step
-            ? "the step above" : "1f1b's first steps, before the run") +
-            "; times in ms, activations and memory in micro-batches as they " +
-            `are, with m = ${found.microbatches}, through all layers of a ` +
-            "rank. To ask again, with other numbers:"),
-        html("pre", {id: "command"}, found.command));
+        found.advice === null ? null : adviceParts(found));
 }
 
 function trialRow(trial) {

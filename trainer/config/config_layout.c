@@ -323,7 +323,7 @@ static weft_status check_memory(const wefti_config *config)
 }
 
 /* Rings merge results and add up gradients of keys in fp32 alone; so are rows
- * of experts, and an average of weights. */
+ * of experts. */
 static weft_status check_dtype(const wefti_config *config)
 {
     const struct {
@@ -335,7 +335,6 @@ static weft_status check_dtype(const wefti_config *config)
          config->parallel.context_parallel_size > wefti_config_ulysses(config),
          "1, or parallel.context_parallel: ulysses"},
         {"model", "experts", config->model.experts > 0, "0"},
-        {"memory", "ema", strcmp(config->memory.ema, "none") != 0, "none"},
     };
     const bool narrow = strcmp(config->model.dtype, "bf16") == 0;
     for (size_t i = 0; narrow && i < sizeof(rows) / sizeof(*rows); i++) {

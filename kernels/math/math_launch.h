@@ -161,7 +161,9 @@ typedef struct wefti_math_add {
     size_t elems;
 } wefti_math_add;
 
-/* wefti_math_copy_rows_<type> - elementwise.h: copy_rows; with add, add_rows.
+/*
+ * wefti_math_copy_rows_<type> - elementwise.h: copy_rows; with add, add_rows.
+ * And _bf16_f32: src in f32.
  */
 typedef struct wefti_math_copy_rows {
     void *dst;

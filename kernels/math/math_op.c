@@ -115,7 +115,7 @@ static void of_copy_rows(list *l, const wefti_math_copy_rows *a)
     cut(l, &a->rows, 1);
     use_rows(l, &a->dst, OWN, a->add ? UPDATE : WRITE, a->rows, a->width,
              a->dst_stride);
-    use_rows(l, &a->src, OWN, READ, a->rows, a->width, a->src_stride);
+    use_rows(l, &a->src, MIXED, READ, a->rows, a->width, a->src_stride);
 }
 
 static void of_rmsnorm_forward(list *l, const wefti_math_rmsnorm_forward *a)

@@ -80,7 +80,8 @@ WEFT_NODISCARD weft_status wefti_stream_add(weft_stream *stream,
                                             const wefti_math_tensor *dst,
                                             const wefti_math_tensor *a,
                                             const wefti_math_tensor *b);
-/* dst, src: strided, each by its own; add: added to what is there. */
+/* dst, src: strided, each by its own; src: mixed; add: added to what is there.
+ */
 WEFT_NODISCARD weft_status wefti_stream_copy_rows(weft_stream *stream,
                                                   const wefti_math_tensor *dst,
                                                   const wefti_math_tensor *src,

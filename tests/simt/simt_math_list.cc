@@ -15,7 +15,7 @@
     ALL(X, fill)                                                               \
     ALL(X, scale)                                                              \
     ALL(X, add)                                                                \
-    ALL(X, copy_rows)                                                          \
+    MIXED(X, copy_rows)                                                        \
     ALL(X, rmsnorm_forward)                                                    \
     ALL(X, rmsnorm_backward)                                                   \
     ALL(X, rmsnorm_dweight)                                                    \

@@ -322,8 +322,7 @@ static weft_status check_memory(const wefti_config *config)
                : WEFT_OK;
 }
 
-/* Rings merge results and add up gradients of keys in fp32 alone; so are rows
- * of experts. */
+/* Rows of experts are in fp32 alone. */
 static weft_status check_dtype(const wefti_config *config)
 {
     const struct {
@@ -331,9 +330,6 @@ static weft_status check_dtype(const wefti_config *config)
         bool is_used;
         const char *allowed;
     } rows[] = {
-        {"parallel", "context_parallel_size",
-         config->parallel.context_parallel_size > wefti_config_ulysses(config),
-         "1, or parallel.context_parallel: ulysses"},
         {"model", "experts", config->model.experts > 0, "0"},
     };
     const bool narrow = strcmp(config->model.dtype, "bf16") == 0;

@@ -81,6 +81,16 @@ weft_status wefti_node_copy_rows(const wefti_node_args *args,
     return wefti_stream_copy_rows(args->pass->compute, &to, &from, add);
 }
 
+weft_status wefti_node_round_rows(const wefti_node_args *args,
+                                  const wefti_node_matrix *dst,
+                                  const wefti_node_matrix *src, size_t rows,
+                                  size_t width, bool add)
+{
+    const tensor to = strided(args, dst->at, rows, width, dst->stride);
+    const tensor from = {src->at, WEFTI_REAL_DTYPE, rows, width, src->stride};
+    return wefti_stream_copy_rows(args->pass->compute, &to, &from, add);
+}
+
 weft_status wefti_node_linear_forward(const wefti_node_args *args,
                                       const wefti_node_linear *map,
                                       const void *x, void *y, bool add)

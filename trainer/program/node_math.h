@@ -49,6 +49,13 @@ WEFT_NODISCARD weft_status wefti_node_copy_rows(const wefti_node_args *args,
                                                 size_t rows, size_t width,
                                                 bool add);
 
+/* The same from rows that are wide. */
+WEFT_NODISCARD weft_status wefti_node_round_rows(const wefti_node_args *args,
+                                                 const wefti_node_matrix *dst,
+                                                 const wefti_node_matrix *src,
+                                                 size_t rows, size_t width,
+                                                 bool add);
+
 /* A linear map: weight [outputs][inputs]. */
 typedef struct wefti_node_linear {
     const void *weight;

@@ -265,7 +265,7 @@ WEFT_NODISCARD weft_status wefti_stream_attention_backward(
     const wefti_math_tensor *delta, const wefti_math_heads *heads,
     bool accumulate);
 
-/* ---- route.h, experts.h: f32 and f64 alone ---------------------------------
+/* ---- route.h, experts.h: routes, and weights of slots, are wide ------------
  */
 
 typedef struct wefti_math_routing {
@@ -316,7 +316,7 @@ WEFT_NODISCARD weft_status wefti_stream_expert_dots(
 /*
  * x y        [rows][inputs], [rows][outputs]: room for at least the sum of
  *            counts.
- * weight     [experts outputs][inputs].
+ * weight     [experts outputs][inputs]; mixed where it is written.
  * gate_up    [rows][2 width]; d_gate_up may be it.
  */
 WEFT_NODISCARD weft_status wefti_stream_expert_gemm(

@@ -239,22 +239,6 @@ static void test_config_context_divides_tokens_and_heads(void **state)
 #undef CONTEXT
 }
 
-static void test_config_bf16_has_no_experts(void **state)
-{
-    (void)state;
-    const char *narrow = HEAD "model: {dtype: bf16}";
-    wefti_config config;
-    assert_int_equal(read_text(&config, narrow, "model.experts=4"), WEFT_OK);
-    expect_refusal(wefti_config_check(&config, 2), WEFT_ERR_UNSUPPORTED,
-                   "is not possible in this version with model.dtype: bf16; "
-                   "allowed is 0",
-                   "model.experts=4");
-    wefti_config_fini(&config);
-    assert_int_equal(read_text(&config, narrow, "memory.ema=fp32"), WEFT_OK);
-    assert_int_equal(wefti_config_check(&config, 2), WEFT_OK);
-    wefti_config_fini(&config);
-}
-
 static void test_config_memory_of_the_host_is_no_other(void **state)
 {
     (void)state;
@@ -301,7 +285,6 @@ int main(void)
         cmocka_unit_test(test_config_compare_refuses_what_does_not_suit),
         cmocka_unit_test(test_config_schedule_of_a_file_is_joined),
         cmocka_unit_test(test_config_context_divides_tokens_and_heads),
-        cmocka_unit_test(test_config_bf16_has_no_experts),
         cmocka_unit_test(test_config_memory_of_the_host_is_no_other),
         cmocka_unit_test(test_config_documents_end_with_a_token),
     };

@@ -17,7 +17,7 @@ the byte, with what else travels as terms of their own:
          each row, scales, and weights' gradients
 
 Where the model is bf16, rows, keys and heads are; what sums up losses and
-gradients of norms is not.
+gradients of norms is not, nor are weights of experts and their gradients.
 
 Method: jobs under weft-run on a tiny model, rank 0's moved_bytes of --metrics in
 a step; it has sent half and received half, as what ranks do is the same. All
@@ -78,9 +78,9 @@ def ulysses(ranks, tokens, kv_heads, elem=REAL):
     return micro_batches(1) * LAYERS * 2 * moved * (ranks - 1) / ranks
 
 
-def experts(ranks, slots, narrow=False):
+def experts(ranks, slots, narrow=False, elem=REAL):
     routing = 4 + 4 + slots * (4 + 4)
-    row = HIDDEN * REAL
+    row = HIDDEN * elem
     towards = routing + (HIDDEN + 4 * ((HIDDEN + 127) // 128) if narrow
                          else row)
     turn = towards + row + (row + slots * 4) + row
@@ -186,6 +186,10 @@ class Volumes(unittest.TestCase):
         self.check(2, self.experts(2, ["overlap.expert=false",
                                        "model.shared_experts=1"]),
                    {"ep": experts(2, 4)})
+        self.check(2, self.experts(2, [BF16]),
+                   {"ep": experts(2, 4, elem=NARROW)})
+        self.check(2, self.experts(2, [BF16, "moe.dispatch=fp8"]),
+                   {"ep": experts(2, 4, True, NARROW)})
 
     if NET:
         def test_experts_of_two_hosts(self):

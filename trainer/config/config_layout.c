@@ -322,37 +322,11 @@ static weft_status check_memory(const wefti_config *config)
                : WEFT_OK;
 }
 
-/* Rows of experts are in fp32 alone. */
-static weft_status check_dtype(const wefti_config *config)
-{
-    const struct {
-        const char *section, *key;
-        bool is_used;
-        const char *allowed;
-    } rows[] = {
-        {"model", "experts", config->model.experts > 0, "0"},
-    };
-    const bool narrow = strcmp(config->model.dtype, "bf16") == 0;
-    for (size_t i = 0; narrow && i < sizeof(rows) / sizeof(*rows); i++) {
-        if (rows[i].is_used) {
-            return wefti_config_refuse(
-                config, WEFT_ERR_UNSUPPORTED, rows[i].section, rows[i].key,
-                "is not possible in this version with model.dtype: bf16; "
-                "allowed is %s",
-                rows[i].allowed);
-        }
-    }
-    return WEFT_OK;
-}
-
 weft_status wefti_config_check(const wefti_config *config, int nranks)
 {
     WEFTI_ASSERT(nranks > 0);
     int copies = wefti_config_mesh(config, nranks).dp;
     weft_status status = check_heads(config);
-    if (status == WEFT_OK) {
-        status = check_dtype(config);
-    }
     if (status == WEFT_OK) {
         status = wefti_config_check_tensor(config, nranks);
     }

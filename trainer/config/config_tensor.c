@@ -121,11 +121,6 @@ static weft_status check_others(const wefti_config *config)
                       "above 1: the ranks that are left do not have all parts "
                       "of the model");
     }
-    if (config->checkpoint.inside > 0) {
-        return refuse(config, "checkpoint", "inside",
-                      "does not go with parallel.tensor_model_parallel_size "
-                      "above 1; allowed is 0");
-    }
     return config->train.deterministic
                ? refuse(config, "train", "deterministic",
                         "does not hold with "

@@ -105,12 +105,11 @@ static weft_status check_rows(const wefti_config *config)
 /* What ranks that exchange rows of experts cannot do yet. */
 static weft_status check_together(const wefti_config *config)
 {
-    static const char *const why =
-        "is not possible in this version with "
-        "parallel.expert_model_parallel_size above 1; allowed is";
-    if (config->train.elastic) {
-        return wefti_config_refuse(config, WEFT_ERR_UNSUPPORTED, "train",
-                                   "elastic", "%s false", why);
+    if (config->train.elastic && config->moe.place_every > 0) {
+        return wefti_config_refuse(
+            config, WEFT_ERR_UNSUPPORTED, "train", "elastic",
+            "is not possible in this version with moe.place_every above 0; "
+            "allowed is false");
     }
     if (config->train.deterministic) {
         return wefti_config_refuse(

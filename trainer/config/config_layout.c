@@ -251,6 +251,29 @@ wefti_mesh wefti_config_mesh(const wefti_config *config, int nranks)
     return mesh;
 }
 
+weft_status wefti_config_fit(const wefti_config *config, int nranks,
+                             int *fits_out)
+{
+    const int64_t batches =
+        config->train.global_batch_size / config->train.micro_batch_size;
+    const wefti_mesh sizes = wefti_config_mesh(config, nranks);
+    wefti_mesh mesh;
+    for (int ranks = nranks; ranks > 0; ranks--) {
+        if (wefti_mesh_make(&sizes, ranks, &mesh) == WEFT_OK &&
+            mesh.dp <= batches) {
+            *fits_out = ranks;
+            return WEFT_OK;
+        }
+    }
+    return refuse_key(config, "train", "elastic",
+                      "goes on with whole groups of ranks alone, and of the %d "
+                      "left none can be made: it takes "
+                      "tensor_model_parallel_size %d * context_parallel_size "
+                      "%d ranks, and expert_model_parallel_size %d, to have "
+                      "the whole model and whole sequences",
+                      nranks, sizes.tp, sizes.cp, sizes.ep);
+}
+
 /* Of a key of train: above 0 in the file, 0 its default, below 0 --set. */
 static int line_of(const wefti_config *config, const char *name)
 {

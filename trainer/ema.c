@@ -15,14 +15,14 @@
 typedef struct share {
     real *copy; /* [own_elems] of the parameters */
     wefti_ema_words words;
+    weft_event *taken; /* the last copy is there; NULL: the host's */
 } share;
 
 struct wefti_ema {
     wefti_replica *replica;
     wefti_ema_format format;
     share shares[WEFTI_TENSOR_GROUPS_MOST];
-    weft_event *taken; /* compute has come past the last copy; NULL: the host */
-    bool taking;       /* of the training alone: this step's first is done */
+    bool taking; /* of the training alone: this step's first is done */
     bool has_thread;
     pthread_t thread;
     pthread_mutex_t lock;
@@ -73,6 +73,17 @@ static void add_copy(wefti_ema *ema, double decay, uint64_t step)
     }
 }
 
+static weft_status wait_copies(const wefti_ema *ema)
+{
+    weft_status status = WEFT_OK;
+    for (size_t g = 0; g < WEFTI_TENSOR_GROUPS_MOST && status == WEFT_OK; g++) {
+        status = ema->shares[g].taken
+                     ? weft_event_wait(ema->shares[g].taken, NULL)
+                     : WEFT_OK;
+    }
+    return status;
+}
+
 static void *run_thread(void *context)
 {
     wefti_ema *ema = context;
@@ -84,8 +95,7 @@ static void *run_thread(void *context)
         }
         const uint64_t step = ema->step;
         pthread_mutex_unlock(&ema->lock);
-        weft_status status =
-            ema->taken ? weft_event_wait(ema->taken, NULL) : WEFT_OK;
+        weft_status status = wait_copies(ema);
         if (status == WEFT_OK) {
             add_copy(ema, ema->replica->config.ema_decay, step);
         }
@@ -133,9 +143,10 @@ static weft_status make_all(wefti_ema *ema)
          g++) {
         status = make_share(ema->format, replica->plan.groups[g].own_elems,
                             &ema->shares[g]);
-    }
-    if (status == WEFT_OK && replica->compute) {
-        status = weft_event_create(replica->config.device, &ema->taken);
+        if (status == WEFT_OK && replica->compute) {
+            status = weft_event_create(replica->config.device,
+                                       &ema->shares[g].taken);
+        }
     }
     if (status == WEFT_OK) {
         status = wefti_ema_begin(ema);
@@ -184,8 +195,8 @@ void wefti_ema_destroy(wefti_ema *ema)
         pthread_join(ema->thread, NULL);
     }
     (void)!wefti_replica_wait(ema->replica); /* copies that are queued */
-    weft_event_destroy(ema->taken);
     for (size_t g = 0; g < WEFTI_TENSOR_GROUPS_MOST; g++) {
+        weft_event_destroy(ema->shares[g].taken);
         wefti_storage_free(ema->shares[g].copy);
         free(ema->shares[g].words.f32);
         free(ema->shares[g].words.bf16);
@@ -241,6 +252,14 @@ weft_status wefti_ema_settle(wefti_ema *ema)
                                                    "the device has failed");
 }
 
+/* Masters that are offloaded come to the host by a stream of their own. */
+static weft_stream *stream_of(const wefti_ema *ema, size_t group)
+{
+    const wefti_optimizer *optimizer = &ema->replica->groups[group].optimizer;
+    return optimizer->offload && optimizer->masters ? optimizer->offload->out
+                                                    : ema->replica->compute;
+}
+
 weft_status wefti_ema_take(wefti_ema *ema, size_t group, size_t bucket)
 {
     if (!ema) {
@@ -253,7 +272,7 @@ weft_status wefti_ema_take(wefti_ema *ema, size_t group, size_t bucket)
     ema->taking = true;
     return status == WEFT_OK
                ? weft_device_copy(ema->replica->config.device, copy, live,
-                                  bytes, ema->replica->compute)
+                                  bytes, stream_of(ema, group))
                : status;
 }
 
@@ -262,9 +281,12 @@ weft_status wefti_ema_start(wefti_ema *ema, uint64_t step)
     if (!ema) {
         return WEFT_OK;
     }
-    weft_status status =
-        ema->taken ? weft_event_post(ema->taken, ema->replica->compute)
-                   : WEFT_OK;
+    weft_status status = WEFT_OK;
+    for (size_t g = 0; g < WEFTI_TENSOR_GROUPS_MOST && status == WEFT_OK; g++) {
+        status = ema->shares[g].taken
+                     ? weft_event_post(ema->shares[g].taken, stream_of(ema, g))
+                     : WEFT_OK;
+    }
     if (status != WEFT_OK) {
         return status;
     }
@@ -360,6 +382,9 @@ weft_status wefti_ema_swap(wefti_replica *replica, bool averages)
     }
     if (status == WEFT_OK && averages) {
         status = put_averages(ema);
+    }
+    if (status == WEFT_OK) {
+        status = wefti_replica_round(replica);
     }
     return status == WEFT_OK
                ? wefti_replica_gather(replica, WEFT_BUCKET_BLOCKING)

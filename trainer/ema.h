@@ -6,9 +6,9 @@
  *   training   update 1, take | forward, backward ...  | update 2, take | ...
  *   thread                     average of step 1        average of step 2
  *
- * take copies a bucket's share out of the parameters as soon as it is updated;
- * the thread reads that copy alone. Only a step's first take waits, if the
- * thread has not done with the copy of the step before.
+ * take copies a bucket's share of the parameters, or of bf16 ones' masters, as
+ * soon as it is updated; the thread reads that copy alone. Only a step's first
+ * take waits, if the thread has not done with the copy of the step before.
  *
  * The average begins as the parameters that the run begins with. It is saved
  * with the rest of the state, by tensor: "NAME.ema", and of fp8 what that

@@ -47,7 +47,8 @@ static void move(real *bias, const double *loads, size_t experts, size_t first,
     }
 }
 
-/* A layer's share, by way of the host's memory. */
+/* A layer's share, of masters where the update rounds these, by way of the
+ * host's memory. */
 static weft_status balance_share(wefti_replica *replica,
                                  const wefti_tensor *tensor,
                                  const double *loads, real *room)
@@ -57,7 +58,9 @@ static weft_status balance_share(wefti_replica *replica,
     if (!wefti_tensor_cut(&replica->plan, tensor, group->rank, &share)) {
         return WEFT_OK;
     }
-    void *there = wefti_parameter_group_at(group, share.start_elems);
+    void *there = group->optimizer.masters
+                      ? group->optimizer.masters + share.own_elems
+                      : wefti_parameter_group_at(group, share.start_elems);
     const size_t bytes = share.elems * sizeof(real);
     weft_status status = wefti_replica_copy(replica, room, there, bytes);
     if (status == WEFT_OK) {

@@ -318,17 +318,6 @@ weft_status wefti_replica_init(wefti_replica *replica,
     return WEFT_OK;
 }
 
-void wefti_replica_abort(wefti_replica *replica)
-{
-    wefti_saver_abort(replica->saver);
-    wefti_expert_place_abort(replica->place);
-    if (replica->kv_sharers) {
-        (void)!weft_comm_abort(replica->kv_sharers);
-    }
-    wefti_context_link_abort(&replica->pipe.link);
-    wefti_mesh_abort(&replica->mesh);
-}
-
 void wefti_replica_fini(wefti_replica *replica)
 {
     wefti_saver_destroy(replica->saver); /* which reads the pause's list */

@@ -138,8 +138,16 @@ wefti_micro_batch wefti_replica_load_windows(const wefti_replica *replica,
 WEFT_NODISCARD weft_status
 wefti_replica_init(wefti_replica *replica, const wefti_replica_config *config);
 
-/* What the replica has of communicators of its own: see fini. */
+/*
+ * What the replica has of communicators of its own: see fini. parts: but for
+ * the one on which what is being written is agreed upon.
+ */
 void wefti_replica_abort(wefti_replica *replica);
+void wefti_replica_abort_parts(wefti_replica *replica);
+
+/* The fault of the job's communicator or of one of those, but for saving. */
+bool wefti_replica_find_fault(const wefti_replica *replica,
+                              weft_fault *fault_out);
 
 /* After a failure of a communicator: abort it first. */
 void wefti_replica_fini(wefti_replica *replica);

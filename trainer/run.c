@@ -297,8 +297,9 @@ static void close_all(wefti_run_state *state)
 }
 
 /*
- * The fault of the training's communicator; else the one on which savepoints
- * are written, which may detect first that a rank is gone.
+ * The fault of the training's communicator; else of one of the replica's, or of
+ * the one on which savepoints are written, which may detect first that a rank
+ * is gone.
  */
 static bool find_fault(const wefti_run_state *state, weft_fault *fault_out)
 {
@@ -311,7 +312,8 @@ static bool find_fault(const wefti_run_state *state, weft_fault *fault_out)
             return true;
         }
     }
-    return false;
+    return state->has_replica &&
+           wefti_replica_find_fault(&state->replica, fault_out);
 }
 
 /*
@@ -393,7 +395,7 @@ static weft_status restore(wefti_run_state *state)
 }
 
 /* Rank 0 may be another now, which then goes on with the files. */
-static weft_status take_over_files(wefti_run_state *state, int before,
+static weft_status take_over_files(wefti_run_state *state, int before, int over,
                                    const weft_fault *fault)
 {
     const char *path = state->how.options->metrics;
@@ -402,9 +404,16 @@ static weft_status take_over_files(wefti_run_state *state, int before,
     }
     fprintf(state->how.err,
             "\nweft-train: %s; %d of %d ranks go on from step "
-            "%llu\n",
+            "%llu",
             fault->text, weft_comm_get_nranks(state->comm), before,
             (unsigned long long)state->replica.step);
+    if (over > 0) {
+        fprintf(state->how.err,
+                "; %d %s over, without a whole group to share "
+                "layers, sequences or experts with, and end%s",
+                over, over == 1 ? "is" : "are", over == 1 ? "s" : "");
+    }
+    fprintf(state->how.err, "\n");
     if (state->has_metrics || !path) {
         return WEFT_OK;
     }
@@ -413,21 +422,51 @@ static weft_status take_over_files(wefti_run_state *state, int before,
     return status;
 }
 
+/* Ranks go on in whole groups; those that are over are not needed any more. */
+static weft_status leave_whole(wefti_run_state *state, int *over_out)
+{
+    const int left = weft_comm_get_nranks(state->comm);
+    const int rank = weft_comm_get_rank(state->comm);
+    int fits = 0;
+    weft_comm *part;
+    weft_status status = wefti_config_fit(&state->config, left, &fits);
+    *over_out = left - fits;
+    if (status != WEFT_OK || fits == left) {
+        return status;
+    }
+    state->is_over = rank >= fits;
+    status = weft_comm_split(
+        state->comm, state->is_over ? -1 : 0, rank,
+        &(weft_comm_config){.size_bytes = sizeof(weft_comm_config),
+                            .name = "world"},
+        &part);
+    if (status == WEFT_OK) {
+        wefti_run_replace_comm(state, part);
+    }
+    return status;
+}
+
 /* On with the ranks that are left, from the newest checkpoint. */
 static weft_status recover(wefti_run_state *state)
 {
     weft_fault fault;
     weft_comm *less;
-    int before = weft_comm_get_nranks(state->comm);
+    int before = weft_comm_get_nranks(state->comm), over;
     (void)!find_fault(state, &fault);
-    close_replica(state); /* what is being written ends */
+    wefti_replica_abort_parts(&state->replica); /* others come out, too */
+    close_replica(state);                       /* what is being written ends */
     weft_status status = weft_comm_shrink(state->comm, &less);
     if (status != WEFT_OK) {
         state->alone = true;
         return status;
     }
     wefti_run_replace_comm(state, less);
-    status = wefti_config_check(&state->config, weft_comm_get_nranks(less));
+    status = leave_whole(state, &over);
+    if (status != WEFT_OK || state->is_over) {
+        return status;
+    }
+    status =
+        wefti_config_check(&state->config, weft_comm_get_nranks(state->comm));
     if (status == WEFT_OK) {
         status = wefti_run_open_replica(state);
     }
@@ -437,7 +476,8 @@ static weft_status recover(wefti_run_state *state)
     if (status == WEFT_OK) {
         status = wefti_loop_abandon(&state->loop, state->replica.step);
     }
-    return status == WEFT_OK ? take_over_files(state, before, &fault) : status;
+    return status == WEFT_OK ? take_over_files(state, before, over, &fault)
+                             : status;
 }
 
 /* For other programs, before this rank's own closing lines. */
@@ -482,9 +522,14 @@ weft_status wefti_run(const wefti_run_config *config, char *error_out,
     }
     while (opened && may_recover(state, status)) {
         status = recover(state);
-        if (status == WEFT_OK) {
+        if (status == WEFT_OK && !state->is_over) {
             status = train(state);
         }
+    }
+    if (state->is_over && status == WEFT_OK) {
+        close_all(state);
+        free(state);
+        return WEFT_OK;
     }
     if (status == WEFT_OK && config->options->export_hf) {
         status = export_model(state);

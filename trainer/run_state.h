@@ -34,7 +34,8 @@ typedef struct wefti_run_state {
     /* What close has to undo. */
     bool has_config, has_data, has_replica, has_metrics, has_progress,
         has_summary;
-    bool alone; /* the others have gone on without this rank */
+    bool alone;   /* the others have gone on without this rank */
+    bool is_over; /* and need it no more: it ends well */
 } wefti_run_state;
 
 /* Whether this rank prints: rank 0 does. */

@@ -155,18 +155,9 @@ static weft_status update_shares(wefti_replica *replica,
 /* What was waited for holds if no communicator has failed before. */
 static weft_status check_comms(const wefti_replica *replica)
 {
-    weft_comm *const others[] = {replica->config.comm, replica->kv_sharers,
-                                 replica->pipe.link.ring,
-                                 replica->pipe.link.ulysses};
-    const int count = sizeof(others) / sizeof(*others);
-    for (int i = 0; i < WEFTI_MESH_LINKS + count; i++) {
-        weft_comm *comm = i < WEFTI_MESH_LINKS ? replica->mesh.comms[i]
-                                               : others[i - WEFTI_MESH_LINKS];
-        weft_fault fault = {.size_bytes = sizeof(fault)};
-        if (comm && weft_comm_get_fault(comm, &fault) == WEFT_OK &&
-            fault.status != WEFT_OK) {
-            return wefti_error(fault.status, "%s", fault.text);
-        }
+    weft_fault fault;
+    if (wefti_replica_find_fault(replica, &fault)) {
+        return wefti_error(fault.status, "%s", fault.text);
     }
     return replica->place ? wefti_expert_move_check(replica->place->move)
                           : WEFT_OK;

@@ -83,13 +83,13 @@ static __device__ inline void add(const wefti_math_add &args)
                    [](wide a, wide b) { return a + b; });
 }
 
-template <class Real>
+template <class Real, class From>
 static __device__ inline void copy_rows(const wefti_math_copy_rows &args)
 {
     row_pieces pieces(args.rows, args.width);
     pieces.run([&](size_t row, size_t i) {
         typename Real::wide value =
-            load<Real>(args.src, row * args.src_stride + i);
+            load<From>(args.src, row * args.src_stride + i);
         size_t at = row * args.dst_stride + i;
         store<Real>(args.dst, at,
                     args.add ? load<Real>(args.dst, at) + value : value);
@@ -99,6 +99,17 @@ static __device__ inline void copy_rows(const wefti_math_copy_rows &args)
 #define ELEMENTWISE_KERNELS(type)                                              \
     MATH_KERNEL(fill, type)                                                    \
     MATH_KERNEL(scale, type)                                                   \
-    MATH_KERNEL(add, type)                                                     \
-    MATH_KERNEL(copy_rows, type)
+    MATH_KERNEL(add, type)
 REAL_LIST(ELEMENTWISE_KERNELS)
+
+#define COPY_ROWS_KERNEL(name, type, from)                                     \
+    extern "C" __global__ void __launch_bounds__(WEFTI_MATH_THREADS, 1)        \
+        wefti_math_copy_rows_##name(                                           \
+            const __grid_constant__ wefti_math_copy_rows args)                 \
+    {                                                                          \
+        copy_rows<real_##type, real_##from>(args);                             \
+    }
+COPY_ROWS_KERNEL(f32, f32, f32)
+COPY_ROWS_KERNEL(f64, f64, f64)
+COPY_ROWS_KERNEL(bf16, bf16, bf16)
+COPY_ROWS_KERNEL(bf16_f32, bf16, f32)

@@ -75,10 +75,11 @@ template <class Real>
 static __device__ inline void
 expert_spread(const wefti_math_expert_spread &args)
 {
+    typedef typename real_of<typename Real::wide>::type Wide;
     row_pieces pieces(args.tokens * args.slots, args.width);
     pieces.run([&](size_t slot, size_t i) {
         typename Real::wide factor =
-            args.weight ? load<Real>(args.weight, slot) : 1;
+            args.weight ? load<Wide>(args.weight, slot) : 1;
         if (args.place[slot] >= 0) {
             store<Real>(
                 args.rows_at, (size_t)args.place[slot] * args.width + i,
@@ -92,13 +93,14 @@ template <class Real>
 static __device__ inline void
 expert_collect(const wefti_math_expert_collect &args)
 {
+    typedef typename real_of<typename Real::wide>::type Wide;
     row_pieces pieces(args.tokens, args.width);
     pieces.run([&](size_t t, size_t i) {
         typename Real::wide sum = 0;
         for (size_t slot = t * args.slots; slot < (t + 1) * args.slots;
              slot++) {
             typename Real::wide factor =
-                args.weight ? load<Real>(args.weight, slot) : 1;
+                args.weight ? load<Wide>(args.weight, slot) : 1;
             if (args.place[slot] >= 0) {
                 sum += factor *
                        load<Real>(args.rows_at,
@@ -112,6 +114,7 @@ expert_collect(const wefti_math_expert_collect &args)
 template <class Real>
 static __device__ inline void expert_dots(const wefti_math_expert_dots &args)
 {
+    typedef typename real_of<typename Real::wide>::type Wide;
     for (size_t slot = warp_first(); slot < args.tokens * args.slots;
          slot += warp_count()) {
         typename Real::wide sum = 0;
@@ -124,7 +127,7 @@ static __device__ inline void expert_dots(const wefti_math_expert_dots &args)
         }
         sum = warp_sum(sum);
         if (warp_lane() == 0) {
-            store<Real>(args.dweight, slot, sum);
+            store<Wide>(args.dweight, slot, sum);
         }
     }
 }
@@ -139,8 +142,9 @@ static __device__ inline typename Real::memory *elem_at(const void *array,
     return (typename Real::memory *)array + i;
 }
 
-/* An expert's product as one of gemm.h, its rows beginning at first. */
-template <class Real>
+/* An expert's product as one of gemm.h, its rows beginning at first; Out: the
+ * matrix's type. */
+template <class Real, class Out>
 static __device__ inline wefti_math_gemm
 expert_product(const wefti_math_expert_gemm &args, size_t expert, size_t first)
 {
@@ -148,7 +152,7 @@ expert_product(const wefti_math_expert_gemm &args, size_t expert, size_t first)
     void *x = elem_at<Real>(args.x, first * args.inputs);
     void *y = elem_at<Real>(args.y, first * args.outputs);
     void *weight =
-        elem_at<Real>(args.weight, expert * args.outputs * args.inputs);
+        elem_at<Out>(args.weight, expert * args.outputs * args.inputs);
     if (args.product == WEFTI_EXPERT_FORWARD) {
         return {y,
                 x,
@@ -195,34 +199,36 @@ expert_product(const wefti_math_expert_gemm &args, size_t expert, size_t first)
 }
 
 /* Blocks take the tiles of all experts in turn. */
-template <class Real>
+template <class Real, class Out>
 static __device__ inline void expert_gemm(const wefti_math_expert_gemm &args,
                                           typename Real::wide *shared)
 {
     size_t next = blockIdx.x, begin = 0, first = 0;
     for (size_t e = 0; e < args.experts; e++) {
-        wefti_math_gemm own = expert_product<Real>(args, e, first);
+        wefti_math_gemm own = expert_product<Real, Out>(args, e, first);
         size_t rows = (own.m + GEMM_TILE - 1) / GEMM_TILE;
         size_t tiles = rows * ((own.n + GEMM_TILE - 1) / GEMM_TILE);
         for (; next < begin + tiles; next += gridDim.x) {
-            gemm_tile<Real, Real>(own, shared,
-                                  (next - begin) % rows * GEMM_TILE,
-                                  (next - begin) / rows * GEMM_TILE);
+            gemm_tile<Real, Out>(own, shared, (next - begin) % rows * GEMM_TILE,
+                                 (next - begin) / rows * GEMM_TILE);
         }
         begin += tiles;
         first += (size_t)args.counts[e];
     }
 }
 
-#define EXPERT_GEMM_KERNEL(type)                                               \
+#define EXPERT_GEMM_KERNEL(name, type, out)                                    \
     extern "C" __global__ void __launch_bounds__(WEFTI_MATH_THREADS, 1)        \
-        wefti_math_expert_gemm_##type(                                         \
+        wefti_math_expert_gemm_##name(                                         \
             const __grid_constant__ wefti_math_expert_gemm args)               \
     {                                                                          \
         WEFTI_DYNAMIC_SHARED(real_##type::wide, shared);                       \
-        expert_gemm<real_##type>(args, shared);                                \
+        expert_gemm<real_##type, real_##out>(args, shared);                    \
     }
-REAL_WIDE_LIST(EXPERT_GEMM_KERNEL)
+EXPERT_GEMM_KERNEL(f32, f32, f32)
+EXPERT_GEMM_KERNEL(f64, f64, f64)
+EXPERT_GEMM_KERNEL(bf16, bf16, bf16)
+EXPERT_GEMM_KERNEL(bf16_f32, bf16, f32)
 
 /* ---- the gate -------------------------------------------------------------
  */
@@ -279,6 +285,6 @@ expert_gate_backward(const wefti_math_expert_gate_backward &args)
     MATH_KERNEL(expert_dots, type)                                             \
     MATH_KERNEL(expert_gate, type)                                             \
     MATH_KERNEL(expert_gate_backward, type)
-REAL_WIDE_LIST(EXPERT_KERNELS)
+REAL_LIST(EXPERT_KERNELS)
 MATH_KERNEL(expert_order, f64)
 MATH_KERNEL(expert_load, f64)

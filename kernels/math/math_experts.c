@@ -19,17 +19,11 @@ static void *at(const tensor *of)
     return of ? of->at : NULL;
 }
 
-/* These kernels are for wide types. */
+/* The types of a call, by the tensor that the others follow. */
 static weft_status find_types(const char *op, const char *name,
                               const tensor *own, types *types_out)
 {
-    weft_status status = wefti_math_find_types(op, name, own, NULL, types_out);
-    return status == WEFT_OK && types_out->own != types_out->wide
-               ? wefti_error(WEFT_ERR_UNSUPPORTED,
-                             "%s: %s is bf16: there are kernels for f32 and "
-                             "f64",
-                             op, name)
-               : status;
+    return wefti_math_find_types(op, name, own, NULL, types_out);
 }
 
 static weft_status post(weft_stream *stream, wefti_math_op op, const char *name,
@@ -72,19 +66,21 @@ weft_status wefti_stream_route_forward(weft_stream *stream,
                                        const wefti_math_routing *how)
 {
     types t;
-    weft_status status = find_types("route_forward", "logits", logits, &t);
+    weft_status status = find_types("route_forward", bias ? "bias" : "logits",
+                                    bias ? bias : logits, &t);
     if (status < 0) {
         return status;
     }
-    const size_t tokens = logits->rows, experts = logits->width;
+    const size_t tokens = logits ? logits->rows : 0;
+    const size_t experts = logits ? logits->width : 0;
     const size_t slots = expert ? expert->width : 0;
-    const want wants[] = {DENSE(affinity, t.own, tokens, experts),
+    const want wants[] = {DENSE(affinity, t.wide, tokens, experts),
                           DENSE(expert, WEFT_DTYPE_I32, tokens, slots),
-                          DENSE(weight, t.own, tokens, slots),
-                          DENSE(logits, t.own, tokens, experts),
+                          DENSE(weight, t.wide, tokens, slots),
+                          DENSE(logits, t.wide, tokens, experts),
                           OPTIONAL(bias, t.own, 1, experts)};
     const wefti_math_route_forward args = {
-        at(affinity), at(expert), at(weight), logits->at,  at(bias),
+        at(affinity), at(expert), at(weight), at(logits),  at(bias),
         tokens,       experts,    slots,      how->groups, how->group_limit};
     status = check_route(how, experts, slots);
     return status < 0 ? status : POST(route_forward, &t, wants, &args);
@@ -98,8 +94,11 @@ weft_status wefti_stream_route_backward(weft_stream *stream,
 {
     types t;
     weft_status status = find_types("route_backward", "dlogits", dlogits, &t);
-    if (status < 0) {
-        return status;
+    if (status < 0 || t.own != t.wide) {
+        return status < 0 ? status
+                          : wefti_error(WEFT_ERR_UNSUPPORTED,
+                                        "route_backward: dlogits is bf16: "
+                                        "there are kernels for f32 and f64");
     }
     const size_t tokens = dlogits->rows, experts = dlogits->width;
     const size_t slots = expert ? expert->width : 0;
@@ -160,7 +159,7 @@ weft_status wefti_stream_expert_spread(weft_stream *stream, const tensor *rows,
     const want wants[] = {DENSE(rows, t.own, rows->rows, width),
                           DENSE(x, t.own, tokens, width),
                           DENSE(place, WEFT_DTYPE_I32, tokens, slots),
-                          OPTIONAL(weight, t.own, tokens, slots)};
+                          OPTIONAL(weight, t.wide, tokens, slots)};
     const wefti_math_expert_spread args = {rows->at,   at(x),     at(place),
                                            at(weight), tokens,    slots,
                                            width,      rows->rows};
@@ -182,7 +181,7 @@ weft_status wefti_stream_expert_collect(weft_stream *stream, const tensor *x,
     const want wants[] = {DENSE(x, t.own, tokens, width),
                           DENSE(rows, t.own, room, width),
                           DENSE(place, WEFT_DTYPE_I32, tokens, slots),
-                          OPTIONAL(weight, t.own, tokens, slots)};
+                          OPTIONAL(weight, t.wide, tokens, slots)};
     const wefti_math_expert_collect args = {
         x->at, at(rows), at(place), at(weight), tokens, slots, width, room};
     return POST(expert_collect, &t, wants, &args);
@@ -193,18 +192,19 @@ weft_status wefti_stream_expert_dots(weft_stream *stream, const tensor *dweight,
                                      const tensor *place)
 {
     types t;
-    weft_status status = find_types("expert_dots", "dweight", dweight, &t);
+    weft_status status = find_types("expert_dots", "dx", dx, &t);
     if (status < 0) {
         return status;
     }
-    const size_t tokens = dweight->rows, slots = dweight->width;
-    const size_t width = dx ? dx->width : 0, room = rows ? rows->rows : 0;
-    const want wants[] = {DENSE(dweight, t.own, tokens, slots),
+    const size_t tokens = place ? place->rows : 0;
+    const size_t slots = place ? place->width : 0;
+    const size_t width = dx->width, room = rows ? rows->rows : 0;
+    const want wants[] = {DENSE(dweight, t.wide, tokens, slots),
                           DENSE(rows, t.own, room, width),
                           DENSE(dx, t.own, tokens, width),
                           DENSE(place, WEFT_DTYPE_I32, tokens, slots)};
     const wefti_math_expert_dots args = {
-        dweight->at, at(rows), at(dx), at(place), tokens, slots, width, room};
+        at(dweight), at(rows), dx->at, at(place), tokens, slots, width, room};
     return POST(expert_dots, &t, wants, &args);
 }
 
@@ -217,7 +217,9 @@ weft_status wefti_stream_expert_gemm(weft_stream *stream,
                                      const tensor *weight, const tensor *counts)
 {
     types t;
-    weft_status status = find_types("expert_gemm", "x", x, &t);
+    const bool sums = product == WEFTI_EXPERT_WEIGHTS;
+    weft_status status =
+        wefti_math_find_types("expert_gemm", "x", x, sums ? weight : NULL, &t);
     if (status < 0) {
         return status;
     }
@@ -226,7 +228,7 @@ weft_status wefti_stream_expert_gemm(weft_stream *stream,
     const size_t experts = counts ? counts->width : 0;
     const want wants[] = {DENSE(x, t.own, rows, inputs),
                           DENSE(y, t.own, rows, outputs),
-                          DENSE(weight, t.own, experts * outputs, inputs),
+                          DENSE(weight, t.mixed, experts * outputs, inputs),
                           DENSE(counts, WEFT_DTYPE_I32, 1, experts)};
     const wefti_math_expert_gemm args = {x->at,      at(y),   at(weight),
                                          at(counts), experts, inputs,

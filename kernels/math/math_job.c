@@ -16,6 +16,7 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "base/small_float.h"
+#include "kernels/math/experts_bf16.h"
 #include "kernels/math/gemm_bf16.h"
 #include "kernels/math/math_host.h"
 
@@ -43,6 +44,11 @@ static bool is_product_of_bf16(const job *of)
 {
     return of->op == WEFTI_MATH_OP_gemm &&
            (of->type == WEFTI_MATH_BF16 || of->type == WEFTI_MATH_BF16_F32);
+}
+
+static bool is_expert_of_bf16(const job *of)
+{
+    return wefti_experts_bf16_has(of->op, of->type);
 }
 
 /* Rows are copied as they are, so that the table is not widened. */
@@ -166,6 +172,8 @@ static void run_job(void *arg)
         wefti_gemm_bf16(&of->args.gemm, of->type == WEFTI_MATH_BF16_F32);
     } else if (is_gather_of_bf16(of)) {
         gather(&of->args.embedding_forward);
+    } else if (is_expert_of_bf16(of)) {
+        wefti_experts_bf16_run(of->op, &of->args);
     } else if (of->piece_units == 0) {
         wefti_math_host_run(of->op, &of->args, of->scratch);
     } else {
@@ -201,7 +209,8 @@ static weft_status place(job *of, size_t i, const weft_stream *stream,
     weft_status status = wefti_stream_place(stream, name, at, bytes, &at);
     set_pointer(&of->args, of->uses[i].place, at);
     of->narrow[i] = of->uses[i].dtype == WEFT_DTYPE_BF16 &&
-                    !is_product_of_bf16(of) && !is_gather_of_bf16(of);
+                    !is_product_of_bf16(of) && !is_gather_of_bf16(of) &&
+                    !is_expert_of_bf16(of);
     return status;
 }
 
@@ -221,8 +230,7 @@ static weft_status find_pieces(job *of, const char *name)
     if (of->cut.units == 0) {
         return WEFT_OK;
     }
-    WEFTI_ASSERT(unit_bytes > 0); /* every op with arrays of bf16 is cut */
-    size_t units = PIECE_BYTES / unit_bytes;
+    size_t units = unit_bytes > 0 ? PIECE_BYTES / unit_bytes : of->cut.units;
     units = units > PIECE_UNITS ? units / PIECE_UNITS * PIECE_UNITS : units;
     units = units < of->cut.units ? units : of->cut.units;
     of->piece_units = units > 0 ? units : 1;

@@ -161,7 +161,9 @@ typedef struct wefti_math_add {
     size_t elems;
 } wefti_math_add;
 
-/* wefti_math_copy_rows_<type> - elementwise.h: copy_rows; with add, add_rows.
+/*
+ * wefti_math_copy_rows_<type> - elementwise.h: copy_rows; with add, add_rows.
+ * And _bf16_f32: src in f32.
  */
 typedef struct wefti_math_copy_rows {
     void *dst;
@@ -403,12 +405,12 @@ static inline size_t wefti_math_gemm_shared_bytes(size_t wide_bytes)
            wide_bytes;
 }
 
-/* wefti_math_route_forward_f32, _f64 - route.h. */
+/* wefti_math_route_forward_<type> - route.h. */
 typedef struct wefti_math_route_forward {
-    void *affinity;
+    void *affinity; /* wide */
     int32_t *expert;
-    void *weight;
-    const void *logits;
+    void *weight;       /* wide */
+    const void *logits; /* wide */
     const void *bias;
     size_t tokens, experts, slots, groups, group_limit;
 } wefti_math_route_forward;
@@ -423,8 +425,9 @@ typedef struct wefti_math_route_backward {
 } wefti_math_route_backward;
 
 /*
- * experts.h, in f32 and f64; _order and _load, which have no reals, are f64.
- * Kernels read counts in device memory; rows: how many there is room for.
+ * experts.h; _order and _load, which have no reals, are f64. Weights of slots
+ * are wide. Kernels read counts in device memory; rows: how many there is room
+ * for.
  */
 typedef struct wefti_math_expert_order {
     int32_t *counts;
@@ -463,7 +466,8 @@ typedef struct wefti_math_expert_dots {
     size_t tokens, slots, width, rows;
 } wefti_math_expert_dots;
 
-/* Launch shape: wefti_math_gemm's. product: a wefti_expert_product. */
+/* Launch shape: wefti_math_gemm's. product: a wefti_expert_product. And
+ * _bf16_f32: the matrix in f32, where it is written. */
 typedef struct wefti_math_expert_gemm {
     void *x;
     void *y;

@@ -115,7 +115,7 @@ static void of_copy_rows(list *l, const wefti_math_copy_rows *a)
     cut(l, &a->rows, 1);
     use_rows(l, &a->dst, OWN, a->add ? UPDATE : WRITE, a->rows, a->width,
              a->dst_stride);
-    use_rows(l, &a->src, OWN, READ, a->rows, a->width, a->src_stride);
+    use_rows(l, &a->src, MIXED, READ, a->rows, a->width, a->src_stride);
 }
 
 static void of_rmsnorm_forward(list *l, const wefti_math_rmsnorm_forward *a)
@@ -367,11 +367,12 @@ static void of_gemm(list *l, const wefti_math_gemm *a)
 
 static void of_route_forward(list *l, const wefti_math_route_forward *a)
 {
-    use(l, &a->affinity, OWN, WRITE, a->tokens * a->experts);
+    cut(l, &a->tokens, 1);
+    use(l, &a->affinity, WIDE, WRITE, a->tokens * a->experts);
     use(l, &a->expert, INDEX, WRITE, a->tokens * a->slots);
-    use(l, &a->weight, OWN, WRITE, a->tokens * a->slots);
-    use(l, &a->logits, OWN, READ, a->tokens * a->experts);
-    use(l, &a->bias, OWN, READ, a->experts);
+    use(l, &a->weight, WIDE, WRITE, a->tokens * a->slots);
+    use(l, &a->logits, WIDE, READ, a->tokens * a->experts);
+    use_whole(l, &a->bias, OWN, READ, a->experts);
 }
 
 static void of_route_backward(list *l, const wefti_math_route_backward *a)
@@ -401,7 +402,7 @@ static void of_expert_spread(list *l, const wefti_math_expert_spread *a)
     use(l, &a->rows_at, OWN, UPDATE, a->rows * a->width);
     use(l, &a->x, OWN, READ, a->tokens * a->width);
     use(l, &a->place, INDEX, READ, a->tokens * a->slots);
-    use(l, &a->weight, OWN, READ, a->tokens * a->slots);
+    use(l, &a->weight, WIDE, READ, a->tokens * a->slots);
 }
 
 static void of_expert_collect(list *l, const wefti_math_expert_collect *a)
@@ -409,12 +410,12 @@ static void of_expert_collect(list *l, const wefti_math_expert_collect *a)
     use(l, &a->x, OWN, WRITE, a->tokens * a->width);
     use(l, &a->rows_at, OWN, READ, a->rows * a->width);
     use(l, &a->place, INDEX, READ, a->tokens * a->slots);
-    use(l, &a->weight, OWN, READ, a->tokens * a->slots);
+    use(l, &a->weight, WIDE, READ, a->tokens * a->slots);
 }
 
 static void of_expert_dots(list *l, const wefti_math_expert_dots *a)
 {
-    use(l, &a->dweight, OWN, WRITE, a->tokens * a->slots);
+    use(l, &a->dweight, WIDE, WRITE, a->tokens * a->slots);
     use(l, &a->rows_at, OWN, READ, a->rows * a->width);
     use(l, &a->dx, OWN, READ, a->tokens * a->width);
     use(l, &a->place, INDEX, READ, a->tokens * a->slots);
@@ -429,7 +430,7 @@ static void of_expert_gemm(list *l, const wefti_math_expert_gemm *a)
              a->inputs);
     use_rows(l, &a->y, OWN, forward ? UPDATE : READ, a->rows, a->outputs,
              a->outputs);
-    use_rows(l, &a->weight, OWN, weights ? WRITE : READ,
+    use_rows(l, &a->weight, MIXED, weights ? WRITE : READ,
              a->experts * a->outputs, a->inputs, a->inputs);
     use(l, &a->counts, INDEX, READ, a->experts);
 }

@@ -80,12 +80,12 @@ weft_status wefti_stream_copy_rows(weft_stream *stream, const tensor *dst,
                                    const tensor *src, bool add)
 {
     types t;
-    weft_status status = FIND_TYPES("copy_rows", dst, NULL, &t);
+    weft_status status = FIND_TYPES("copy_rows", dst, src, &t);
     if (status < 0) {
         return status;
     }
     const want wants[] = {STRIDED(dst, t.own, dst->rows, dst->width),
-                          STRIDED(src, t.own, dst->rows, dst->width)};
+                          STRIDED(src, t.mixed, dst->rows, dst->width)};
     const wefti_math_copy_rows args = {dst->at,     at(src),
                                        dst->rows,   dst->width,
                                        dst->stride, src ? src->stride : 0,

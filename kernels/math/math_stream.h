@@ -80,7 +80,8 @@ WEFT_NODISCARD weft_status wefti_stream_add(weft_stream *stream,
                                             const wefti_math_tensor *dst,
                                             const wefti_math_tensor *a,
                                             const wefti_math_tensor *b);
-/* dst, src: strided, each by its own; add: added to what is there. */
+/* dst, src: strided, each by its own; src: mixed; add: added to what is there.
+ */
 WEFT_NODISCARD weft_status wefti_stream_copy_rows(weft_stream *stream,
                                                   const wefti_math_tensor *dst,
                                                   const wefti_math_tensor *src,
@@ -264,7 +265,7 @@ WEFT_NODISCARD weft_status wefti_stream_attention_backward(
     const wefti_math_tensor *delta, const wefti_math_heads *heads,
     bool accumulate);
 
-/* ---- route.h, experts.h: f32 and f64 alone ---------------------------------
+/* ---- route.h, experts.h: routes, and weights of slots, are wide ------------
  */
 
 typedef struct wefti_math_routing {
@@ -315,7 +316,7 @@ WEFT_NODISCARD weft_status wefti_stream_expert_dots(
 /*
  * x y        [rows][inputs], [rows][outputs]: room for at least the sum of
  *            counts.
- * weight     [experts outputs][inputs].
+ * weight     [experts outputs][inputs]; mixed where it is written.
  * gate_up    [rows][2 width]; d_gate_up may be it.
  */
 WEFT_NODISCARD weft_status wefti_stream_expert_gemm(

@@ -35,6 +35,7 @@ static __device__ inline route_place<Wide> warp_best(route_place<Wide> own)
 /* A token's scores, by group. */
 template <class Real> struct route_scores {
     typedef typename Real::wide wide;
+    typedef typename real_of<wide>::type Wide;
     typedef route_place<wide> place;
     const wefti_math_route_forward &args;
     size_t token, a_group;
@@ -46,7 +47,7 @@ template <class Real> struct route_scores {
 
     __device__ inline wide affinity(size_t expert) const
     {
-        return load<Real>(args.affinity, token * args.experts + expert);
+        return load<Wide>(args.affinity, token * args.experts + expert);
     }
 
     /* The best of a group behind last. */
@@ -128,7 +129,8 @@ static __device__ inline void route_token(const wefti_math_route_forward &args,
     for (size_t s = warp_lane(); s < args.slots; s += WARP) {
         size_t at = t * args.slots + s;
         wide own = of.affinity((size_t)args.expert[at]);
-        store<Real>(args.weight, at, sum > 0 ? own / sum : 0);
+        store<typename real_of<wide>::type>(args.weight, at,
+                                            sum > 0 ? own / sum : 0);
     }
 }
 
@@ -137,12 +139,13 @@ static __device__ inline void
 route_forward(const wefti_math_route_forward &args)
 {
     typedef typename Real::wide wide;
+    typedef typename real_of<wide>::type Wide;
     for (size_t t = warp_first(); t < args.tokens; t += warp_count()) {
         for (size_t e = warp_lane(); e < args.experts; e += WARP) {
-            wide logit = load<Real>(args.logits, t * args.experts + e);
+            wide logit = load<Wide>(args.logits, t * args.experts + e);
             wide power = real_exp(logit < 0 ? logit : -logit);
             wide affinity = (logit < 0 ? power : 1) / (1 + power);
-            store<Real>(args.affinity, t * args.experts + e,
+            store<Wide>(args.affinity, t * args.experts + e,
                         affinity == affinity ? affinity : 0);
         }
         __syncwarp();
@@ -180,6 +183,7 @@ route_backward(const wefti_math_route_backward &args)
     }
 }
 
-#define ROUTE_KERNELS(type)                                                    \
-    MATH_KERNEL(route_forward, type) MATH_KERNEL(route_backward, type)
-REAL_WIDE_LIST(ROUTE_KERNELS)
+#define ROUTE_FORWARD_KERNEL(type)  MATH_KERNEL(route_forward, type)
+#define ROUTE_BACKWARD_KERNEL(type) MATH_KERNEL(route_backward, type)
+REAL_LIST(ROUTE_FORWARD_KERNEL)
+REAL_WIDE_LIST(ROUTE_BACKWARD_KERNEL)

@@ -61,14 +61,15 @@ static void case_elementwise(device_pair *pair, weft_dtype own,
     pair_array *sum = pair_poison(pair, own, ELEMS);
     pair_array *filled = pair_poison(pair, own, ELEMS);
     pair_array *copied = pair_poison(pair, own, ELEMS);
+    pair_array *wide = pair_random(pair, mixed, ELEMS, -2, 2);
 
-    (void)mixed;
     EACH_SIDE(pair)
     {
         wefti_math_tensor ta = pair_flat(pair, a), tb = pair_flat(pair, b);
         wefti_math_tensor ts = pair_flat(pair, sum);
         wefti_math_tensor tf = pair_flat(pair, filled);
         wefti_math_tensor from = pair_part(pair, a, 1, ROWS, WIDTH, STEP);
+        wefti_math_tensor other = pair_part(pair, wide, 1, ROWS, 3, STEP);
         wefti_math_tensor to = pair_part(pair, copied, 5, ROWS, WIDTH, 44);
         wefti_math_tensor more = pair_part(pair, sum, 3, ROWS, WIDTH, 44);
 
@@ -77,6 +78,9 @@ static void case_elementwise(device_pair *pair, weft_dtype own,
         pair_ok(wefti_stream_fill(pair_stream(pair), &tf, -1.5));
         pair_ok(wefti_stream_copy_rows(pair_stream(pair), &to, &from, false));
         pair_ok(wefti_stream_copy_rows(pair_stream(pair), &more, &from, true));
+        to.width = more.width = other.width; /* written over, and added to */
+        pair_ok(wefti_stream_copy_rows(pair_stream(pair), &to, &other, false));
+        pair_ok(wefti_stream_copy_rows(pair_stream(pair), &more, &other, true));
     }
     pair_same(pair, copied, "copy_rows");
     pair_same(pair, sum, "add, of rows too");

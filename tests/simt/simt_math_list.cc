@@ -15,7 +15,7 @@
     ALL(X, fill)                                                               \
     ALL(X, scale)                                                              \
     ALL(X, add)                                                                \
-    ALL(X, copy_rows)                                                          \
+    MIXED(X, copy_rows)                                                        \
     ALL(X, rmsnorm_forward)                                                    \
     ALL(X, rmsnorm_backward)                                                   \
     ALL(X, rmsnorm_dweight)                                                    \
@@ -38,16 +38,16 @@
     MIXED(X, attention_delta)                                                  \
     MIXED(X, attention_dq)                                                     \
     MIXED(X, attention_dkdv)                                                   \
-    WIDE(X, route_forward)                                                     \
+    ALL(X, route_forward)                                                      \
     WIDE(X, route_backward)                                                    \
     X(expert_order, f64)                                                       \
     X(expert_load, f64)                                                        \
-    WIDE(X, expert_spread)                                                     \
-    WIDE(X, expert_collect)                                                    \
-    WIDE(X, expert_dots)                                                       \
-    WIDE(X, expert_gemm)                                                       \
-    WIDE(X, expert_gate)                                                       \
-    WIDE(X, expert_gate_backward)                                              \
+    ALL(X, expert_spread)                                                      \
+    ALL(X, expert_collect)                                                     \
+    ALL(X, expert_dots)                                                        \
+    MIXED(X, expert_gemm)                                                      \
+    ALL(X, expert_gate)                                                        \
+    ALL(X, expert_gate_backward)                                               \
     MIXED(X, gemm)
 
 /* The structure of an op's arguments: its own, or that of two. */

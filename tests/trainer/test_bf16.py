@@ -4,7 +4,8 @@
 
 Goal: model.dtype: bf16 trains as fp32 does, within its rounding, with the same
 bits on any layout and device and after a resume; masters are what is saved. Where
-ranks share layers or exchange heads sums are rounded in parts, and it is as near.
+ranks share layers, sequences or experts sums are rounded in parts, and it is as
+near.
 
 Method: a small model, 60 steps on one rank against fp32's losses; then a few
 steps by replicas, pipelines, with a tied embedding and on the shadow device,
@@ -41,6 +42,13 @@ TENSOR = ("--set", "parallel.tensor_model_parallel_size=2")
 ROWS = ("--set", "parallel.sequence_parallel=true")
 ULYSSES = ("--set", "parallel.context_parallel_size=2",
            "--set", "parallel.context_parallel=ulysses")
+RING = ("--set", "parallel.context_parallel_size=2",
+        "--set", "parallel.context_layout=zigzag")
+RINGS = ("--set", "parallel.context_parallel_size=4")
+EXPERTS = ("--set", "parallel.expert_model_parallel_size=2")
+BOTH = ("--set", "parallel.context_parallel_size=4",
+        "--set", "parallel.context_parallel=ring+ulysses",
+        "--set", "parallel.ulysses_size=2")
 
 
 def read_tensors(folder):
@@ -112,6 +120,8 @@ class Bf16(unittest.TestCase):
 
     def near(self, one, other, part):
         self.assertEqual(len(one), len(other))
+        # Of a step from the same weights; part of a loss is less than of a norm.
+        self.assertLess(abs(one[0][2] - other[0][2]), 3 * part * one[0][2])
         for (_, mine, _, valued), (_, theirs, _, other_valued) in zip(
                 one, other):
             self.assertLess(abs(mine - theirs), part * theirs)
@@ -134,10 +144,53 @@ class Bf16(unittest.TestCase):
                   self.train(2, *heads, *TENSOR, *ROWS, "--set",
                              "train.device=shadow"), 1e-12)
 
+    def test_ranks_that_share_sequences_by_rings_are_near(self):
+        heads = ("--set", "model.heads=4", "--set", "model.kv_heads=2",
+                 "--set", "generate.bytes=4")
+        one = self.train(1, *heads)
+        for nranks, *more in ((2, *RING), (4, *RINGS), (4, *BOTH),
+                              (4, *TENSOR, *ROWS, *RING),
+                              (4, *RING, *PIPELINE)):
+            self.near(one, self.train(nranks, *heads, *more), 0.001)
+        wide = ("--set", "train.steps=60", "--set", "train.validate_every=60")
+        self.near(self.train(2, *heads, *RING, *wide),
+                  self.train(1, *heads, *wide, "--set", "model.dtype=fp32"),
+                  0.01)
+        self.near(self.train(2, *heads, *RING),
+                  self.train(2, *heads, *RING, "--set",
+                             "train.device=shadow"), 1e-12)
+
+    def test_experts_are_near(self):
+        model = ("--set", "model.experts=4", "--set", "model.ffn_size=64",
+                 "--set", "model.shared_experts=1",
+                 "--set", "moe.balance_every=1", "--set", "generate.bytes=4",
+                 "--set", "memory.ema=bf16", "--set", "memory.ema_decay=0.5")
+        saved = os.path.join(self.folder, "saved")
+        one = self.train(1, *model, "--set", "checkpoint.dir=" + saved)
+        bias = read_tensors(os.path.join(saved, "step_00000004"))
+        bias = struct.unpack("<4f", bias["layer1.router_bias"][1])
+        self.assertTrue(any(bias))
+        for moved in bias:  # by steps of balance_rate, as masters
+            self.assertAlmostEqual(1000 * moved, round(1000 * moved), 3)
+        self.assertEqual(one, self.train(2, *model))
+        for nranks, *more in ((2,), (4, *PIPELINE), (2, *RING),
+                              (4, *TENSOR, *ROWS),
+                              (2, "--set", "moe.dispatch=fp8")):
+            self.near(one, self.train(nranks, *model, *EXPERTS, *more), 0.002)
+        for layout in ((1,), (2, *EXPERTS)):
+            self.assertEqual(self.train(*layout, *model), self.train(
+                *layout, *model, "--set", "train.device=shadow"))
+        wide = ("--set", "train.steps=60", "--set", "train.validate_every=60")
+        self.near(self.train(2, *model, *EXPERTS, *wide),
+                  self.train(1, *model, *wide, "--set", "model.dtype=fp32"),
+                  0.01)
+
     if LAUNCHER:
         def test_cuda_is_as_near(self):
             few = ("--set", "train.steps=2", "--set", "model.layers=2")
-            for layout in ((1,), (2, *TENSOR, *ROWS)):
+            for layout in ((1,), (2, *TENSOR, *ROWS), (2, *RING),
+                           (2, *EXPERTS, "--set", "model.experts=4",
+                            "--set", "model.ffn_size=64")):
                 self.near(self.train(*layout, *few),
                           self.train(*layout, *few, "--set",
                                      "train.device=cuda", launcher=LAUNCHER),

@@ -5,7 +5,8 @@
 Goal: when a rank of four is killed at a random moment, the job ends well with
 three; its losses from the checkpoint on are, bit for bit, those of a run of
 three that resumes from that checkpoint. So it is when rank 0 is the one, when
-the batch does not divide, and when a second rank dies later. One that began with an imported model and has no
+the batch does not divide, and when a second rank dies later; where ranks share
+layers, sequences or experts, whole groups of them go on, or none. One that began with an imported model and has no
 checkpoint begins with that model again. With NODES, such
 as 2x2, the four stand on emulated nodes (root and iproute2), and a whole node
 is lost; or only its link, and then one side alone goes on. Sums take no notice
@@ -120,15 +121,15 @@ def begin_step(err, left, of):
     mark = "; %d of %d ranks go on from step " % (left, of)
     if mark not in err:
         fail("no word of %r in:\n%s" % (mark, err))
-    return int(err.split(mark)[-1].split()[0])
+    return int(err.split(mark)[-1].split()[0].rstrip(";"))
 
 
-def reference(folder, nranks, step):
+def reference(folder, nranks, step, *settings):
     """A run of nranks from the checkpoint of step."""
     kept = folder + "/kept"
     shutil.rmtree(kept, ignore_errors=True)
     os.mkdir(kept)
-    more = ["--metrics", folder + "/reference.jsonl",
+    more = [*settings, "--metrics", folder + "/reference.jsonl",
             "--set", "checkpoint.dir=" + folder + "/elsewhere"]
     if step > 0:
         name = "step_%08d" % step
@@ -163,6 +164,54 @@ def run_case(batch, victims):
     print("batch %d, rank%s %s killed, from step %d: %d steps the same"
           % (batch, "s" if len(victims) > 1 else "",
              " ".join(map(str, victims)), step, STEPS - step))
+    shutil.rmtree(folder)
+
+
+TENSOR = ("parallel.tensor_model_parallel_size=2",)
+CONTEXT = ("parallel.context_parallel_size=2",)
+EXPERTS = ("parallel.expert_model_parallel_size=2", "model.experts=4",
+           "model.ffn_size=64", "moe.balance_every=2")
+ROWS = ("parallel.sequence_parallel=true",)
+
+
+def sharing_case(settings, ranks, left):
+    """Ranks share layers, sequences or experts: whole groups go on, with the
+    losses of a run of as many; the ranks that are over end well."""
+    folder = make_folder(24)
+    metrics = folder + "/metrics.jsonl"
+    more = [word for setting in settings for word in ("--set", setting)]
+    job = start(folder, ranks, "--metrics", metrics, *more)
+    victim = random.randint(0, ranks - 1)
+    kill_after(job, metrics, random.randint(1, STEPS - 8), victim)
+    err = finish(job)
+    step = begin_step(err, left, ranks)
+    over = ranks - 1 - left
+    if ("; %d %s over, without a whole group" %
+            (over, "is" if over == 1 else "are") in err) != (over > 0):
+        fail("%d over:\n%s" % (over, err))
+    went = read_lines(metrics)
+    should = reference(folder, left, step, *more)
+    for number in range(step + 1, STEPS + 1):
+        if went[number] != should[number]:
+            fail("%s, step %d: %s, and resumed on %d ranks %s"
+                 % (settings, number, went[number], left, should[number]))
+    print("%s, rank %d of %d killed, from step %d: %d go on"
+          % (settings[0], victim, ranks, step, left))
+    shutil.rmtree(folder)
+
+
+def group_case():
+    """No whole group is left: the run ends, and says what it lacks."""
+    folder = make_folder(24)
+    metrics = folder + "/metrics.jsonl"
+    job = start(folder, 2, "--metrics", metrics, "--set", *TENSOR)
+    kill_after(job, metrics, random.randint(1, STEPS - 8), random.randint(0, 1))
+    _, err = job.communicate(timeout=DEADLINE_S)
+    if job.returncode == 0 or "of the 1 left none can be made: it takes " \
+       "tensor_model_parallel_size 2" not in err:
+        fail("exit %d, without a word of the group:\n%s"
+             % (job.returncode, err))
+    print("one of two ranks of a layer killed: the run ends by name")
     shutil.rmtree(folder)
 
 
@@ -270,10 +319,17 @@ def main():
     run_case(16, [0, random.randint(1, 3)])
     import_case()
     inside_case()
+    sharing_case(*random.choice(((TENSOR, 4, 2), (CONTEXT, 4, 2),
+                                 (TENSOR + ROWS, 3 + 1, 2))))
+    sharing_case(EXPERTS, 4, 2)
+    group_case()
     if os.environ.get("WEFT_TEST_LONG"):
         for _ in range(20):
             run_case(random.choice([16, 24]), [random.randint(0, 3)])
             run_case(24, random.sample(range(4), 2))
+        for settings in (TENSOR, TENSOR + ROWS, CONTEXT, EXPERTS,
+                         TENSOR + ROWS + EXPERTS):
+            sharing_case(settings, 4, 2)
 
 
 if NODES and (os.geteuid() != 0 or not shutil.which("ip") or

@@ -236,14 +236,49 @@ static void test_average_is_the_same_on_every_layout(void **state)
     }
 }
 
+/* Of bf16 the masters are averaged: with no decay it is they, and what they
+ * round to is the weights. */
+static void test_average_of_bf16_is_that_of_masters(void **state)
+{
+    (void)state;
+    const char *const none[] = {"memory.ema=none", "model.dtype=bf16",
+                                "train.steps=3", NULL};
+    const char *const one[] = {"memory.ema=fp32", "model.dtype=bf16",
+                               "train.steps=3", "memory.ema_decay=0.5", NULL};
+    const char *const last[] = {"memory.ema=fp32", "model.dtype=bf16",
+                                "train.steps=3", "memory.ema_decay=0", NULL};
+    const char *const cut[] = {"memory.ema=fp32",
+                               "model.dtype=bf16",
+                               "train.steps=3",
+                               "memory.ema_decay=0.5",
+                               PIPE,
+                               SCHEDULE(zb_h1),
+                               NULL};
+    job_result plain = run(1, none, NULL), a = run(2, one, NULL);
+    job_result b = run(4, cut, NULL), c = run(2, last, NULL);
+    assert_true(isfinite(a.val_loss_ema) && a.val_loss_ema != a.val_loss);
+    assert_true(a.val_loss_ema == b.val_loss_ema);
+    assert_true(c.val_loss_ema == c.val_loss);
+    /* What was trained is there again. */
+    assert_true(a.val_loss == plain.val_loss && b.val_loss == plain.val_loss);
+    assert_memory_equal(a.parameters, plain.parameters,
+                        a.parameter_count * sizeof(real));
+    job_result_fini(&plain);
+    job_result_fini(&a);
+    job_result_fini(&b);
+    job_result_fini(&c);
+}
+
 #define FLAT "train.lr_decay_style=constant"
 
 /* What a run of two steps has saved, two ranks go on from, as a pipeline. */
-static job_result go_on(const char *saved_format, const char *const *rest)
+static job_result go_on(const char *saved_format, const char *type,
+                        const char *const *rest)
 {
     char folder[300];
-    const char *const begun[] = {saved_format,    "memory.ema_decay=0.5", FLAT,
-                                 "train.steps=2", "checkpoint.every=2",   NULL};
+    const char *const begun[] = {
+        saved_format,    "memory.ema_decay=0.5", FLAT, type,
+        "train.steps=2", "checkpoint.every=2",   NULL};
     job_result before = run(2, begun, NULL);
     job_result_fini(&before);
     snprintf(folder, sizeof(folder), "%s/ckpt", own.dir);
@@ -255,14 +290,16 @@ static job_result go_on(const char *saved_format, const char *const *rest)
 static void test_average_goes_on_where_it_was_saved(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < 3; i++) {
-        const char *const whole[] = {formats[i], "memory.ema_decay=0.5", FLAT,
-                                     "train.steps=4", NULL};
+    for (size_t i = 0; i < 4; i++) {
+        const char *format = formats[i % 3];
+        const char *type = i < 3 ? "model.dtype=fp32" : "model.dtype=bf16";
+        const char *const whole[] = {
+            format, "memory.ema_decay=0.5", FLAT, "train.steps=4", type, NULL};
         const char *const rest[] = {
-            formats[i], "memory.ema_decay=0.5", FLAT, "train.steps=4",
-            PIPE,       SCHEDULE(1f1b),         NULL};
+            format, "memory.ema_decay=0.5", FLAT, "train.steps=4", type,
+            PIPE,   SCHEDULE(1f1b),         NULL};
         job_result wanted = run(2, whole, NULL);
-        job_result got = go_on(formats[i], rest);
+        job_result got = go_on(format, type, rest);
         assert_int_equal(got.steps, 2);
         assert_true(wanted.val_loss_ema == got.val_loss_ema);
         assert_true(wanted.val_loss == got.val_loss);
@@ -279,7 +316,7 @@ static void test_average_begins_as_the_parameters_of_a_step(void **state)
     const char *const rest[] = {"memory.ema=fp32", "memory.ema_decay=1", FLAT,
                                 "train.steps=4", NULL};
     job_result wanted = run(2, two, NULL);
-    job_result got = go_on("memory.ema=none", rest);
+    job_result got = go_on("memory.ema=none", "model.dtype=fp32", rest);
     assert_true(isnan(wanted.val_loss_ema));
     assert_true(got.val_loss_ema == wanted.val_loss);
     assert_true(got.val_loss != wanted.val_loss);
@@ -317,6 +354,7 @@ int main(void)
         cmocka_unit_test(test_average_follows_where_plain_rounding_freezes),
         cmocka_unit_test(test_draws_are_a_places_not_a_calls),
         cmocka_unit_test(test_average_is_the_same_on_every_layout),
+        cmocka_unit_test(test_average_of_bf16_is_that_of_masters),
         cmocka_unit_test(test_average_goes_on_where_it_was_saved),
         cmocka_unit_test(test_average_begins_as_the_parameters_of_a_step),
         cmocka_unit_test(test_average_of_another_format_is_refused),

@@ -16,6 +16,9 @@ the byte, with what else travels as terms of their own:
          ways, forwards and backwards; in fp8 towards them. Terms: what leads
          each row, scales, and weights' gradients
 
+Where the model is bf16, rows, keys and heads are; what sums up losses and
+gradients of norms is not, nor are weights of experts and their gradients.
+
 Method: jobs under weft-run on a tiny model, rank 0's moved_bytes of --metrics in
 a step; it has sent half and received half, as what ranks do is the same. All
 tokens go to all experts where bytes of experts are counted. One job has ranks
@@ -37,7 +40,8 @@ RUN = os.path.join(BIN, "weft-run")
 TRAIN = os.path.join(BIN, "weft-train")
 DEADLINE_S = 120
 STEPS = 3
-REAL = 4
+REAL, NARROW = 4, 2
+BF16 = "model.dtype=bf16"
 LAYERS, HIDDEN, HEADS, WIDE, SEQ, BATCH, GLOBAL = 3, 32, 4, 8, 24, 2, 8
 CONFIG = """\
 model: {layers: %d, hidden_size: %d, heads: %d, kv_heads: 2, ffn_size: 64,
@@ -53,8 +57,8 @@ def micro_batches(copies):
     return GLOBAL // BATCH // copies
 
 
-def tensor(ranks, shared):
-    rows = BATCH * SEQ * HIDDEN * REAL
+def tensor(ranks, shared, elem=REAL):
+    rows = BATCH * SEQ * HIDDEN * elem
     times = LAYERS * 8 + 4 if shared else LAYERS * 4 + 2
     share = (ranks - 1) / ranks * (1 if shared else 2)
     loss = (ranks - 1) * BATCH * SEQ * 3 * REAL
@@ -62,21 +66,21 @@ def tensor(ranks, shared):
     return micro_batches(1) * (times * share * rows + loss) + norms
 
 
-def ring(ranks, tokens, kv_heads):
-    held = 2 * BATCH * tokens * kv_heads * WIDE * REAL
+def ring(ranks, tokens, kv_heads, elem=REAL):
+    held = 2 * BATCH * tokens * kv_heads * WIDE * elem
     return micro_batches(1) * LAYERS * held * (2 * (ranks - 1) + ranks)
 
 
-def ulysses(ranks, tokens, kv_heads):
+def ulysses(ranks, tokens, kv_heads, elem=REAL):
     """Of keys, as many as there are ranks at least: several have the same."""
     kv_heads = max(kv_heads, ranks)
-    moved = BATCH * tokens * (2 * HEADS + 2 * kv_heads) * WIDE * REAL
+    moved = BATCH * tokens * (2 * HEADS + 2 * kv_heads) * WIDE * elem
     return micro_batches(1) * LAYERS * 2 * moved * (ranks - 1) / ranks
 
 
-def experts(ranks, slots, narrow=False):
+def experts(ranks, slots, narrow=False, elem=REAL):
     routing = 4 + 4 + slots * (4 + 4)
-    row = HIDDEN * REAL
+    row = HIDDEN * elem
     towards = routing + (HIDDEN + 4 * ((HIDDEN + 127) // 128) if narrow
                          else row)
     turn = towards + row + (row + slots * 4) + row
@@ -139,6 +143,8 @@ class Volumes(unittest.TestCase):
         self.check(2, [size % 2, shared, "overlap.tensor=false"],
                    {"tp": tensor(2, True)})
         self.check(4, [size % 4, shared, keys], {"tp": tensor(4, True)})
+        self.check(2, [size % 2, shared, BF16],
+                   {"tp": tensor(2, True, NARROW)})
         self.check(4, [size % 4, keys], {"tp": tensor(4, False)},
                    WEFT_ALGO="all_reduce:direct")
 
@@ -149,6 +155,7 @@ class Volumes(unittest.TestCase):
                             (4, "contiguous"), (4, "zigzag")):
             self.check(ranks, [size % ranks, layout % name],
                        {"cp": ring(ranks, SEQ // ranks, 2)})
+        self.check(4, [size % 4, BF16], {"cp": ring(4, SEQ // 4, 2, NARROW)})
 
     def test_ulysses(self):
         how = ["parallel.context_parallel=ulysses",
@@ -157,6 +164,9 @@ class Volumes(unittest.TestCase):
             self.check(ranks, [how[0], how[1] % ranks,
                                "model.kv_heads=%d" % kv_heads],
                        {"cp": ulysses(ranks, SEQ // ranks, kv_heads)})
+
+        self.check(2, [how[0], how[1] % 2, BF16],
+                   {"cp": ulysses(2, SEQ // 2, 2, NARROW)})
 
     def test_ulysses_in_rings(self):
         self.check(4, ["parallel.context_parallel=ring+ulysses",
@@ -176,6 +186,10 @@ class Volumes(unittest.TestCase):
         self.check(2, self.experts(2, ["overlap.expert=false",
                                        "model.shared_experts=1"]),
                    {"ep": experts(2, 4)})
+        self.check(2, self.experts(2, [BF16]),
+                   {"ep": experts(2, 4, elem=NARROW)})
+        self.check(2, self.experts(2, [BF16, "moe.dispatch=fp8"]),
+                   {"ep": experts(2, 4, True, NARROW)})
 
     if NET:
         def test_experts_of_two_hosts(self):

@@ -41,6 +41,47 @@ static uint64_t digest_lists(const weft_schedule *schedule, int ranks)
     return digest;
 }
 
+/* Ranks that have parts of the model, or of sequences, go on as they were. */
+static void mix_parts(uint64_t *digest, const wefti_replica *replica)
+{
+    const wefti_mesh *mesh = &replica->mesh.mesh;
+    const wefti_context *context = &replica->plan.shape.context;
+    if (mesh->tp * mesh->cp * mesh->ep > 1) {
+        mix(digest, mesh->tp);
+        mix(digest, mesh->cp);
+        mix(digest, mesh->ep);
+        mix(digest, replica->plan.tensor.sequence);
+        mix(digest, (int64_t)wefti_context_ulysses(context));
+        mix(digest, context->layout);
+    }
+}
+
+/*
+ * Where ranks exchange rows of experts, those that have come are kept by the
+ * exchange until a micro-batch is over: a cut moves behind the one at hand. All
+ * ranks have the same list then.
+ */
+static void move_cuts(wefti_pause *pause)
+{
+    const weft_action *actions;
+    size_t count =
+        weft_schedule_get_actions(pause->replica->pipe.schedule, 0, &actions);
+    size_t at = 0, kept = 0;
+    int live = 0;
+    for (size_t c = 0; c < pause->cut_count; c++) {
+        for (; at < count && (at < pause->ends[c] || live > 0); at++) {
+            live += actions[at].type == WEFT_ACTION_F;
+            live -= actions[at].type == WEFT_ACTION_B ||
+                    actions[at].type == WEFT_ACTION_W;
+        }
+        if (kept == 0 || pause->ends[kept - 1] < at) {
+            pause->ends[kept] = pause->places[kept] = at;
+            kept++;
+        }
+    }
+    pause->cut_count = kept;
+}
+
 /* Of the cuts of all ranks what this one needs. */
 static weft_status plan_cuts(wefti_pause *pause, size_t count)
 {
@@ -60,6 +101,9 @@ static weft_status plan_cuts(wefti_pause *pause, size_t count)
         }
     }
     free(all);
+    if (status == WEFT_OK && pause->replica->mesh.mesh.ep > 1) {
+        move_cuts(pause);
+    }
     return status;
 }
 
@@ -89,6 +133,7 @@ static weft_status init(wefti_pause *pause, size_t count)
     pause->digest = digest_lists(pipe->schedule, pipe->info.ranks);
     mix(&pause->digest, pipe->recompute); /* of which slots are made */
     mix(&pause->digest, pipe->keeps_places);
+    mix_parts(&pause->digest, pause->replica);
     pause->live = calloc(pipe->slots + 1, 1);
     pause->list.pieces =
         calloc(wefti_pause_count_pieces(pause), sizeof(*pause->list.pieces));

@@ -84,7 +84,8 @@ static weft_status check_fields(const wefti_pause *pause,
         own[WEFTI_PAUSE_GLOBAL_BATCH],
         memcmp(saved + WEFTI_PAUSE_MICROBATCHES, own + WEFTI_PAUSE_MICROBATCHES,
                (FIELDS - WEFTI_PAUSE_MICROBATCHES) * sizeof(*own)) == 0
-            ? ", and another list of actions"
+            ? ", and another list of actions, or other ranks that share "
+              "layers, sequences or experts"
             : "");
 }
 

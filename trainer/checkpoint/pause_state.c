@@ -10,7 +10,9 @@
  *   inside.RANK.slot.N              a live slot
  *   inside.RANK.level.K.NAME        the sum of 2^K micro-batches
  *   inside.RANK.leaf.NAME           all of them, before it is reduced
- *   reduced.NAME                    this rank's share, reduced
+ *   inside.RANK.loads               of experts, as far as they are known
+ *   reduced.NAME                    this rank's share, reduced; of a tensor of
+ *                                   which ranks have parts reduced.PART.NAME
  *
  * How far a part's gradients are follows from the list up to the cut: after w
  * micro-batches the tree's levels are the ones in w (trainer/gradient.h).
@@ -107,6 +109,26 @@ static void add_tensors(wefti_pause *pause, size_t group, real *flat,
     }
 }
 
+/* Which of the ranks that have parts of the model has reduced this one: each
+ * part is reduced by itself, also of tensors that all of them have. */
+static void name_reduced(const wefti_replica *replica,
+                         const wefti_tensor *tensor,
+                         wefti_checkpoint_piece *piece)
+{
+    const wefti_parameters *plan = &replica->plan;
+    const bool spread = tensor->info.split == WEFTI_SPLIT_EXPERT;
+    if (spread ? plan->expert_parts <= 1 : plan->tensor.parts <= 1) {
+        snprintf(piece->name, sizeof(piece->name), "reduced.%s",
+                 tensor->info.name);
+        return;
+    }
+    piece->rows = 0;
+    piece->columns = wefti_tensor_here_elems(tensor);
+    snprintf(piece->name, sizeof(piece->name), "reduced.%d.%.44s",
+             spread ? replica->mesh.at.ep : replica->mesh.at.tp,
+             tensor->info.name);
+}
+
 /* The shares of those that have been reduced. */
 static void add_reduced(wefti_pause *pause, const wefti_pipe_reduce *reduce)
 {
@@ -117,8 +139,7 @@ static void add_reduced(wefti_pause *pause, const wefti_pipe_reduce *reduce)
         wefti_checkpoint_piece piece;
         if (is_in(tensor, reduce->group, reduce->run) &&
             wefti_state_cut(replica, tensor, &piece)) {
-            snprintf(piece.name, sizeof(piece.name), "reduced.%s",
-                     tensor->info.name);
+            name_reduced(replica, tensor, &piece);
             wefti_state_add(&pause->list, &piece);
         }
     }
@@ -172,8 +193,8 @@ size_t wefti_pause_count_pieces(const wefti_pause *pause)
     size_t levels =
         wefti_gradient_count_levels(wefti_replica_count_passes(replica));
     /* of a tensor: its state, levels, or leaf or share; of the rank: below */
-    return (WEFTI_STATE_PARTS + levels + 1) * replica->plan.tensor_count + 4 +
-           pipe->slots;
+    return wefti_state_count_pieces(replica, false) +
+           (levels + 1) * replica->plan.tensor_count + 5 + pipe->slots;
 }
 
 void wefti_pause_list(wefti_pause *pause)
@@ -188,6 +209,10 @@ void wefti_pause_list(wefti_pause *pause)
         replica->config.global_batch);
     add(pause, "fields", WEFT_DTYPE_I64, pause->fields, WEFTI_PAUSE_FIELDS);
     add(pause, "live", WEFT_DTYPE_U8, pause->live, pipe->slots);
+    if (replica->sums.experts > 0) {
+        add(pause, "loads", WEFT_DTYPE_F64, replica->sums.loads,
+            replica->sums.experts);
+    }
     if (pause->mark.state_bytes > 0) {
         add(pause, "pipeline", WEFT_DTYPE_U8, NULL, pause->mark.state_bytes);
     }

@@ -144,8 +144,7 @@ void wefti_state_add_shares(const wefti_replica *replica, bool copies,
     }
 }
 
-/* How many pieces those are, at most. */
-static size_t count_pieces(const wefti_replica *replica, bool copies)
+size_t wefti_state_count_pieces(const wefti_replica *replica, bool copies)
 {
     const wefti_parameters *plan = &replica->plan;
     const size_t each = WEFTI_STATE_PARTS + (replica->ema ? AVERAGE_PARTS : 0);
@@ -212,7 +211,7 @@ static void add_averages(const wefti_replica *replica, bool copies,
 weft_status wefti_state_list_shares(const wefti_replica *replica, bool copies,
                                     wefti_state_list *list_out)
 {
-    size_t most = count_pieces(replica, copies);
+    size_t most = wefti_state_count_pieces(replica, copies);
     *list_out = (wefti_state_list){
         .pieces = calloc(most + 1, sizeof(*list_out->pieces))};
     if (!list_out->pieces) {

@@ -56,6 +56,9 @@ bool wefti_state_cut(const wefti_replica *replica, const wefti_tensor *tensor,
 void wefti_state_add_shares(const wefti_replica *replica, bool copies,
                             wefti_state_list *list);
 
+/* How many pieces those are, and of the weights' average. */
+size_t wefti_state_count_pieces(const wefti_replica *replica, bool copies);
+
 /*
  * wefti_state_list_shares - a list of those, and of the weights' average where
  * the replica has one. Returns OK | ERR_NO_MEMORY.

@@ -213,6 +213,16 @@ int64_t wefti_config_ulysses(const wefti_config *config);
 wefti_mesh wefti_config_mesh(const wefti_config *config, int nranks);
 
 /*
+ * wefti_config_fit - with how many of nranks ranks the layout is possible: as
+ * many whole groups that share layers, sequences and experts as there are
+ * micro-batches for.
+ *
+ * Returns      OK | ERR_INVALID: not even one group.
+ */
+WEFT_NODISCARD weft_status wefti_config_fit(const wefti_config *config,
+                                            int nranks, int *fits_out);
+
+/*
  * wefti_config_check - whether the layout is possible on nranks ranks: the
  * divisibilities of heads and batch, and with train.deterministic that ranks
  * have whole subtrees of micro-batches; the text has the values nearest to

@@ -174,13 +174,6 @@ weft_status wefti_config_check_context(const wefti_config *config, int nranks)
     if (status == WEFT_OK) {
         status = check_length(config);
     }
-    if (status == WEFT_OK && config->train.elastic) {
-        status = refuse_key(
-            config, "train", "elastic",
-            "does not go with parallel.context_parallel_size above 1: the "
-            "ranks that are left do not have all tokens of a sequence; "
-            "allowed is false");
-    }
     return status == WEFT_OK && config->train.deterministic
                ? refuse_key(config, "train", "deterministic",
                             "does not hold where ranks share sequences "

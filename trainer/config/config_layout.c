@@ -251,6 +251,29 @@ wefti_mesh wefti_config_mesh(const wefti_config *config, int nranks)
     return mesh;
 }
 
+weft_status wefti_config_fit(const wefti_config *config, int nranks,
+                             int *fits_out)
+{
+    const int64_t batches =
+        config->train.global_batch_size / config->train.micro_batch_size;
+    const wefti_mesh sizes = wefti_config_mesh(config, nranks);
+    wefti_mesh mesh;
+    for (int ranks = nranks; ranks > 0; ranks--) {
+        if (wefti_mesh_make(&sizes, ranks, &mesh) == WEFT_OK &&
+            mesh.dp <= batches) {
+            *fits_out = ranks;
+            return WEFT_OK;
+        }
+    }
+    return refuse_key(config, "train", "elastic",
+                      "goes on with whole groups of ranks alone, and of the %d "
+                      "left none can be made: it takes "
+                      "tensor_model_parallel_size %d * context_parallel_size "
+                      "%d ranks, and expert_model_parallel_size %d, to have "
+                      "the whole model and whole sequences",
+                      nranks, sizes.tp, sizes.cp, sizes.ep);
+}
+
 /* Of a key of train: above 0 in the file, 0 its default, below 0 --set. */
 static int line_of(const wefti_config *config, const char *name)
 {
@@ -322,42 +345,11 @@ static weft_status check_memory(const wefti_config *config)
                : WEFT_OK;
 }
 
-/* Rings merge results and add up gradients of keys in fp32 alone; so are rows
- * of experts, and an average of weights. */
-static weft_status check_dtype(const wefti_config *config)
-{
-    const struct {
-        const char *section, *key;
-        bool is_used;
-        const char *allowed;
-    } rows[] = {
-        {"parallel", "context_parallel_size",
-         config->parallel.context_parallel_size > wefti_config_ulysses(config),
-         "1, or parallel.context_parallel: ulysses"},
-        {"model", "experts", config->model.experts > 0, "0"},
-        {"memory", "ema", strcmp(config->memory.ema, "none") != 0, "none"},
-    };
-    const bool narrow = strcmp(config->model.dtype, "bf16") == 0;
-    for (size_t i = 0; narrow && i < sizeof(rows) / sizeof(*rows); i++) {
-        if (rows[i].is_used) {
-            return wefti_config_refuse(
-                config, WEFT_ERR_UNSUPPORTED, rows[i].section, rows[i].key,
-                "is not possible in this version with model.dtype: bf16; "
-                "allowed is %s",
-                rows[i].allowed);
-        }
-    }
-    return WEFT_OK;
-}
-
 weft_status wefti_config_check(const wefti_config *config, int nranks)
 {
     WEFTI_ASSERT(nranks > 0);
     int copies = wefti_config_mesh(config, nranks).dp;
     weft_status status = check_heads(config);
-    if (status == WEFT_OK) {
-        status = check_dtype(config);
-    }
     if (status == WEFT_OK) {
         status = wefti_config_check_encoder(config);
     }

@@ -115,22 +115,11 @@ static weft_status check_rows(const wefti_config *config)
 
 static weft_status check_others(const wefti_config *config)
 {
-    if (config->train.elastic) {
-        return refuse(config, "train", "elastic",
-                      "does not go with parallel.tensor_model_parallel_size "
-                      "above 1: the ranks that are left do not have all parts "
-                      "of the model");
-    }
-    if (config->checkpoint.inside > 0) {
-        return refuse(config, "checkpoint", "inside",
-                      "does not go with parallel.tensor_model_parallel_size "
-                      "above 1; allowed is 0");
-    }
     return config->train.deterministic
                ? refuse(config, "train", "deterministic",
                         "does not hold with "
                         "parallel.tensor_model_parallel_size above 1: products "
-                        "are summed in parts")
+                        "are summed in parts, each rounded; allowed is false")
                : WEFT_OK;
 }
 

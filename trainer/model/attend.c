@@ -30,7 +30,9 @@ void wefti_append_core(wefti_builder *builder,
     const wefti_node_heads heads = wefti_attend_heads(shape);
     const size_t sums = heads.spread * heads.heads;
     const size_t width = heads.spread * wefti_node_heads_qkv(&heads);
-    const wefti_operand operands[] = {
+    const bool rings = wefti_context_ring(&shape->context) > 1;
+    const bool rounds = rings && shape->narrow;
+    wefti_operand operands[] = {
         [WEFTI_ATTEND_QKV] = {values->qkv, WEFTI_F_READS | WEFTI_I_READS},
         [WEFTI_ATTEND_DQKV] = {values->dqkv, WEFTI_I_WRITES | WEFTI_IN_PLACE},
         [WEFTI_ATTEND_OUT] = {values->out, WEFTI_F_WRITES | WEFTI_I_READS},
@@ -41,13 +43,20 @@ void wefti_append_core(wefti_builder *builder,
         [WEFTI_ATTEND_DELTA] = {wefti_program_add_wide(program, "delta", sums,
                                                        true),
                                 WEFTI_I_WRITES},
-        [WEFTI_ATTEND_DQKV_SUM] = {
-            wefti_program_add_value(program, "d.qkv.sum", width, true),
-            WEFTI_I_WRITES}};
+        [WEFTI_ATTEND_DQKV_SUM] = {(rings ? wefti_program_add_wide
+                                          : wefti_program_add_value)(
+                                       program, "d.qkv.sum", width, true),
+                                   WEFTI_I_WRITES},
+        [WEFTI_ATTEND_OUT_SUM] = {0, WEFTI_F_WRITES}};
     wefti_node own = *node;
     own.label = "attend";
     own.context = shape;
-    own.operand_count = sizeof(operands) / sizeof(*operands);
+    own.operand_count = WEFTI_ATTEND_OUT_SUM + (rounds ? 1 : 0);
+    if (rounds) {
+        operands[WEFTI_ATTEND_OUT_SUM].value = wefti_program_add_wide(
+            program, "attended.sum",
+            heads.spread * wefti_node_heads_out(&heads), true);
+    }
     for (size_t i = 0; i < own.operand_count; i++) {
         own.operands[i] = operands[i];
     }

@@ -47,7 +47,8 @@ enum {
     WEFTI_ATTEND_DOUT,
     WEFTI_ATTEND_LSE,
     WEFTI_ATTEND_DELTA,
-    WEFTI_ATTEND_DQKV_SUM
+    WEFTI_ATTEND_DQKV_SUM,
+    WEFTI_ATTEND_OUT_SUM /* of rings over bf16 alone */
 };
 void wefti_append_core(wefti_builder *builder,
                        const wefti_attend_values *values,

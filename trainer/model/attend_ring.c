@@ -7,6 +7,10 @@
  *       own sums | r-1's | r-2's | ...     of gradients, one step behind; at
  *                                          the end they are at home
  *
+ * Blocks and sums that travel are of the model's type. Of bf16 results and
+ * gradients of queries are added up in f32, and rounded at the end; of a sum
+ * that comes round each rank rounds what it adds to.
+ *
  * All of a round is posted before its first block is computed; what no query
  * sees is not. Queries and their gradients stay where they are.
  *
@@ -72,8 +76,13 @@ static wefti_node_seen see(const wefti_node_args *args,
         .block = wefti_context_see(&shape->context, tokens, (size_t)owner)};
 }
 
+static bool rounds(const wefti_node_args *args)
+{
+    return args->pass->program->narrow;
+}
+
 static weft_status attend_round(const wefti_node_args *args,
-                                const wefti_node_heads *heads)
+                                const wefti_node_heads *heads, real *out)
 {
     const wefti_context_link *link = args->pass->link;
     void *const *v = args->values;
@@ -89,9 +98,9 @@ static weft_status attend_round(const wefti_node_args *args,
         }
         const wefti_node_seen seen = see(args, heads, owner);
         if (seen.block.queries > 0 && !args->pass->idle) {
-            status = wefti_node_block_forward(
-                args, heads, &seen, v[WEFTI_ATTEND_OUT], v[WEFTI_ATTEND_LSE],
-                v[WEFTI_ATTEND_QKV], keys, merge);
+            status = wefti_node_block_forward(args, heads, &seen, out,
+                                              v[WEFTI_ATTEND_LSE],
+                                              v[WEFTI_ATTEND_QKV], keys, merge);
         }
         merge = true;
     }
@@ -101,12 +110,51 @@ static weft_status attend_round(const wefti_node_args *args,
 static weft_status forward(const wefti_node_args *args)
 {
     const wefti_node_heads heads = wefti_attend_heads(args->node->context);
-    real *qkv = args->values[WEFTI_ATTEND_QKV];
+    void *const *v = args->values;
+    real *out = v[rounds(args) ? WEFTI_ATTEND_OUT_SUM : WEFTI_ATTEND_OUT];
     weft_status status =
-        args->pass->idle ? WEFT_OK
-                         : wefti_node_pack_keys(
-                               args, &heads, args->pass->link->own, qkv, false);
-    return status == WEFT_OK ? attend_round(args, &heads) : status;
+        args->pass->idle
+            ? WEFT_OK
+            : wefti_node_pack_keys(args, &heads, args->pass->link->own,
+                                   v[WEFTI_ATTEND_QKV], false);
+    if (status == WEFT_OK) {
+        status = attend_round(args, &heads, out);
+    }
+    if (status != WEFT_OK || args->pass->idle || !rounds(args)) {
+        return status;
+    }
+    const size_t width = wefti_node_heads_out(&heads);
+    const wefti_node_matrix to = {v[WEFTI_ATTEND_OUT], width};
+    const wefti_node_matrix from = {out, width};
+    return wefti_node_round_rows(args, &to, &from, args->rows * heads.spread,
+                                 width, false);
+}
+
+/* Gradients of a block's keys, to the sum that came; the first is the sum. */
+static weft_status slope_block(const wefti_node_args *args,
+                               const wefti_node_heads *heads,
+                               const wefti_node_seen *seen,
+                               wefti_node_slopes *slopes, void *keys,
+                               void *sums)
+{
+    const wefti_context_link *link = args->pass->link;
+    const void *qkv = args->values[WEFTI_ATTEND_QKV];
+    const size_t width = wefti_node_heads_keys(heads);
+    const wefti_node_matrix to = {sums, width}, from = {link->slopes, width};
+    const size_t tokens = args->rows * heads->spread;
+    weft_status status = WEFT_OK;
+    slopes->dkeys = rounds(args) ? link->slopes : sums;
+    if (rounds(args) && slopes->accumulate) {
+        status = wefti_node_clear(args, link->slopes, tokens * width);
+    }
+    if (status == WEFT_OK) {
+        status =
+            wefti_node_block_backward(args, heads, seen, slopes, qkv, keys);
+    }
+    return status == WEFT_OK && rounds(args)
+               ? wefti_node_round_rows(args, &to, &from, tokens, width,
+                                       slopes->accumulate)
+               : status;
 }
 
 /* Both rounds: keys, and the sums of their gradients. */
@@ -135,14 +183,33 @@ static weft_status slope_rounds(const wefti_node_args *args,
             return status;
         }
         const wefti_node_seen seen = see(args, heads, owner);
-        slopes.dkeys = sums;
         if (seen.block.queries > 0 && !args->pass->idle) {
-            status = wefti_node_block_backward(args, heads, &seen, &slopes,
-                                               v[WEFTI_ATTEND_QKV], keys);
+            status = slope_block(args, heads, &seen, &slopes, keys, sums);
         }
         slopes.accumulate = true;
     }
     return status;
+}
+
+/* Gradients of queries, and of keys that have come home, to where those were.
+ */
+static weft_status put_slopes(const wefti_node_args *args,
+                              const wefti_node_heads *heads)
+{
+    void *const *v = args->values;
+    void *slopes = v[WEFTI_ATTEND_DQKV];
+    const size_t row = wefti_node_heads_qkv(heads);
+    const wefti_node_matrix to = {slopes, row};
+    const wefti_node_matrix from = {v[WEFTI_ATTEND_DQKV_SUM], row};
+    weft_status status =
+        wefti_node_round_rows(args, &to, &from, args->rows * heads->spread,
+                              wefti_node_heads_out(heads), false);
+    if (status == WEFT_OK) {
+        status = wefti_node_pack_keys(args, heads, args->pass->link->own_sum,
+                                      slopes, true);
+    }
+    return status == WEFT_OK ? wefti_node_turn(args, heads, slopes, true)
+                             : status;
 }
 
 static weft_status inputs(const wefti_node_args *args)
@@ -150,7 +217,6 @@ static weft_status inputs(const wefti_node_args *args)
     const wefti_node_heads heads = wefti_attend_heads(args->node->context);
     const wefti_context_link *link = args->pass->link;
     void *const *v = args->values;
-    real *sum = v[WEFTI_ATTEND_DQKV_SUM];
     if (args->pass->idle) {
         return slope_rounds(args, &heads);
     }
@@ -164,16 +230,7 @@ static weft_status inputs(const wefti_node_args *args)
     if (status == WEFT_OK) {
         status = slope_rounds(args, &heads);
     }
-    if (status == WEFT_OK) {
-        status = wefti_node_pack_keys(args, &heads, link->own_sum, sum, true);
-    }
-    if (status == WEFT_OK) {
-        status = wefti_node_turn(args, &heads, sum, true);
-    }
-    return status == WEFT_OK
-               ? wefti_node_copy(args, v[WEFTI_ATTEND_DQKV], sum,
-                                 args->rows * args->widths[WEFTI_ATTEND_DQKV])
-               : status;
+    return status == WEFT_OK ? put_slopes(args, &heads) : status;
 }
 
 static bool applies(const wefti_context *context)

@@ -125,7 +125,7 @@ static void append_sum(wefti_builder *builder, size_t sum, size_t of_rows,
 /* ---- the choice -----------------------------------------------------------
  */
 
-enum { LOGITS, DLOGITS, AFFINITY, EXPERT, WEIGHT, DWEIGHT };
+enum { LOGITS, DLOGITS, AFFINITY, EXPERT, WEIGHT, DWEIGHT, DLOGITS_SUM };
 
 static wefti_node_route route_of(const wefti_node_args *args)
 {
@@ -153,9 +153,18 @@ static weft_status choose_inputs(const wefti_node_args *args)
 {
     const wefti_node_route route = route_of(args);
     double *loads = args->pass->loads;
-    return wefti_node_route_backward(
-        args, &route, args->values[DLOGITS], args->values[DWEIGHT],
+    void *const *v = args->values;
+    const bool rounds = args->node->operand_count > DLOGITS_SUM;
+    real *slopes = v[rounds ? DLOGITS_SUM : DLOGITS];
+    weft_status status = wefti_node_route_backward(
+        args, &route, slopes, v[DWEIGHT],
         loads ? loads + wefti_expert_layer(args) * route.experts : NULL);
+    const wefti_node_matrix to = {v[DLOGITS], route.experts};
+    const wefti_node_matrix from = {slopes, route.experts};
+    return status == WEFT_OK && rounds
+               ? wefti_node_round_rows(args, &to, &from, args->rows,
+                                       route.experts, false)
+               : status;
 }
 
 /* Balance alone moves the bias. */
@@ -171,8 +180,8 @@ static weft_status choose_weights(const wefti_node_args *args)
 enum { IN, DIN, MADE, DMADE, COUNTED };
 
 static weft_status multiply(const wefti_node_args *args,
-                            wefti_expert_product product, const real *x,
-                            const real *y, const real *weight)
+                            wefti_expert_product product, const void *x,
+                            const void *y, const void *weight)
 {
     const wefti_parameters *plan = wefti_expert_plan(args);
     const size_t room = wefti_experts_room(plan, 1);
@@ -183,7 +192,7 @@ static weft_status multiply(const wefti_node_args *args,
 }
 
 /* What came from other ranks lies where it came. */
-static const real *input_of(const wefti_node_args *args)
+static const void *input_of(const wefti_node_args *args)
 {
     return args->node->operands[IN].use
                ? args->values[IN]
@@ -332,6 +341,15 @@ static size_t add(wefti_builder *builder, const char *name, size_t width)
     return wefti_builder_add_own(builder, name, width);
 }
 
+/* Routes are real. */
+static size_t add_wide(wefti_builder *builder, const char *name, size_t width)
+{
+    size_t value = wefti_program_add_wide(builder->program, name, width, true);
+    return wefti_builder_shares_rows(builder)
+               ? wefti_program_cut_value(builder->program, value)
+               : value;
+}
+
 static wefti_expert_values add_values(wefti_builder *builder)
 {
     const wefti_model_shape *shape = &builder->plan->shape;
@@ -343,15 +361,15 @@ static wefti_expert_values add_values(wefti_builder *builder)
         .d_rows_x = add(builder, "d.dispatched", hidden),
         .d_router_x = add(builder, "d.routed", hidden),
         .d_shared_x = add(builder, "d.shared", hidden),
-        .logits = add(builder, "logits", shape->experts),
+        .logits = add_wide(builder, "logits", shape->experts),
         .d_logits = add(builder, "d.logits", shape->experts),
-        .affinity = add(builder, "affinity", shape->experts),
-        .expert = add(builder, "expert", slots),
-        .weight = add(builder, "weight", slots),
-        .d_weight = add(builder, "d.weight", slots),
-        .place = add(builder, "place", slots),
-        .counts = wefti_program_add_value(builder->program, "counts",
-                                          shape->experts, false),
+        .affinity = add_wide(builder, "affinity", shape->experts),
+        .expert = add_wide(builder, "expert", slots),
+        .weight = add_wide(builder, "weight", slots),
+        .d_weight = add_wide(builder, "d.weight", slots),
+        .place = add_wide(builder, "place", slots),
+        .counts = wefti_program_add_wide(builder->program, "counts",
+                                         shape->experts, false),
         .rows = add(builder, "rows", room * hidden),
         .d_rows = add(builder, "d.rows", room * hidden),
         .gate_up = add(builder, "gate_up", room * 2 * ffn),
@@ -376,6 +394,10 @@ static wefti_expert_values add_shared_values(wefti_builder *builder)
 
 static void append_choice(wefti_builder *builder, const wefti_expert_values *v)
 {
+    const bool rounds = builder->plan->shape.narrow;
+    const size_t slopes =
+        rounds ? add_wide(builder, "d.logits.sum", builder->plan->shape.experts)
+               : v->d_logits;
     wefti_program_add_node(
         builder->program,
         &(wefti_node){
@@ -389,8 +411,9 @@ static void append_choice(wefti_builder *builder, const wefti_expert_values *v)
                                        WEFTI_F_WRITES | WEFTI_I_READS},
                          [EXPERT] = {v->expert, WEFTI_F_WRITES | WEFTI_I_READS},
                          [WEIGHT] = {v->weight, WEFTI_F_WRITES},
-                         [DWEIGHT] = {v->d_weight, WEFTI_I_READS}},
-            .operand_count = 6,
+                         [DWEIGHT] = {v->d_weight, WEFTI_I_READS},
+                         [DLOGITS_SUM] = {slopes, WEFTI_I_WRITES}},
+            .operand_count = rounds ? 7 : 6,
             .parameters = {wefti_builder_take_tensor(builder)},
             .parameter_count = 1});
 }

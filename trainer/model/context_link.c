@@ -21,12 +21,16 @@ static size_t count_elems(const wefti_model_shape *shape, size_t sequences)
                      wefti_node_heads_keys(&heads);
 }
 
-/* Own keys and their sum; two places of each ring's way. */
+/* Own keys and their sum; two places of each ring's way; and of bf16 what is
+ * added to the sum that came. */
 size_t wefti_context_link_bytes(const wefti_model_shape *shape,
                                 size_t sequences)
 {
     const size_t ways = wefti_context_ring(&shape->context) > 2 ? 2 : 1;
-    return (2 + 2 * (ways + 2)) * count_elems(shape, sequences) * sizeof(real);
+    const size_t elems = count_elems(shape, sequences);
+    return (2 + 2 * (ways + 2)) * elems *
+               weft_dtype_bytes(wefti_model_dtype(shape)) +
+           (shape->narrow ? elems * sizeof(real) : 0);
 }
 
 /* Some of the ranks; all of them: no other communicator. */
@@ -56,20 +60,34 @@ static weft_status open_ring(const wefti_context_link *link,
                                      .kind = kind,
                                      .way = way,
                                      .count = link->elems,
-                                     .dtype = WEFTI_REAL_DTYPE,
+                                     .dtype = link->dtype,
                                      .class_id = WEFT_CLASS_CP,
                                      .label = label,
                                      .queue = queue};
     return weft_ring_create(&config, ring_out);
 }
 
-static weft_status open_rings(wefti_context_link *link)
+static weft_status alloc(const wefti_context_link *link, size_t elems,
+                         void **out)
 {
-    weft_status status = wefti_storage_alloc_on(link->device, link->compute,
-                                                link->elems, &link->own);
+    real *made = NULL;
+    weft_status status =
+        wefti_storage_alloc_on(link->device, link->compute, elems, &made);
+    *out = made;
+    return status;
+}
+
+static weft_status open_rings(wefti_context_link *link,
+                              const wefti_model_shape *shape)
+{
+    const size_t elems = wefti_model_elems(shape, link->elems);
+    weft_status status = alloc(link, elems, &link->own);
     if (status == WEFT_OK) {
+        status = alloc(link, elems, &link->own_sum);
+    }
+    if (status == WEFT_OK && shape->narrow) {
         status = wefti_storage_alloc_on(link->device, link->compute,
-                                        link->elems, &link->own_sum);
+                                        link->elems, &link->slopes);
     }
     if (status == WEFT_OK) {
         status = open_ring(link, WEFT_RING_READ, WEFT_RING_BOTH, QUEUE_KEYS,
@@ -100,14 +118,15 @@ weft_status wefti_context_link_open(wefti_context_link *link,
                                  .compute = given->compute,
                                  .ledger = given->ledger,
                                  .all = given->all,
-                                 .elems = count_elems(shape, sequences)};
+                                 .elems = count_elems(shape, sequences),
+                                 .dtype = wefti_model_dtype(shape)};
     if (ulysses > 1) {
         status = split(link, place, member, ulysses, "heads", &link->ulysses);
     }
     if (status == WEFT_OK && ring > 1) {
         status = split(link, member, place, ring, "ring", &link->ring);
     }
-    return status == WEFT_OK && ring > 1 ? open_rings(link) : status;
+    return status == WEFT_OK && ring > 1 ? open_rings(link, shape) : status;
 }
 
 /* Communicators that were split off. */
@@ -134,6 +153,7 @@ void wefti_context_link_close(wefti_context_link *link)
     weft_ring_destroy(link->sums);
     weft_ring_destroy(link->keys_again);
     weft_ring_destroy(link->keys);
+    wefti_storage_free_on(link->device, link->slopes);
     wefti_storage_free_on(link->device, link->own_sum);
     wefti_storage_free_on(link->device, link->own);
     for (int i = 0; i < 2; i++) {

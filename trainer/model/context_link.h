@@ -24,8 +24,10 @@ typedef struct wefti_context_link {
     weft_ring *keys;       /* F: both ways */
     weft_ring *keys_again; /* I: one way, as sums go */
     weft_ring *sums;
-    real *own, *own_sum; /* [tokens of a place][2][kv_heads][head_dim] */
+    void *own, *own_sum; /* [tokens of a place][2][kv_heads][head_dim] */
+    real *slopes;        /* of bf16, of one place's keys; or NULL */
     size_t elems;        /* of each */
+    weft_dtype dtype;    /* of own, own_sum and what comes round */
 } wefti_context_link;
 
 /*

@@ -75,7 +75,8 @@ double wefti_experts_bytes(const wefti_experts_config *config)
     const wefti_model_shape *shape = &config->plan->shape;
     const double turns =
         (double)count_layers(config->plan) * (double)config->slots;
-    const double row = (double)shape->hidden * sizeof(real);
+    const double row =
+        (double)(shape->hidden * weft_dtype_bytes(wefti_model_dtype(shape)));
     const double room = (double)wefti_experts_room(config->plan, 1);
     return (double)config->tokens * row *
            (turns * room + 2 * (double)config->plan->expert_parts);
@@ -133,10 +134,10 @@ static weft_status make_moe(wefti_experts *experts)
         .slots = (int)shape->experts_per_token,
         .tokens = config->tokens,
         .capacity = wefti_experts_room(config->plan, config->tokens),
-        .dtype = WEFTI_REAL_DTYPE,
+        .dtype = wefti_model_dtype(shape),
         .dispatch_dtype =
-            shape->expert_narrow ? WEFT_DTYPE_F8E4M3 : WEFTI_REAL_DTYPE,
-        .combine_dtype = WEFT_DTYPE_F32,
+            shape->expert_narrow ? WEFT_DTYPE_F8E4M3 : wefti_model_dtype(shape),
+        .combine_dtype = shape->narrow ? WEFT_DTYPE_BF16 : WEFT_DTYPE_F32,
         .batches = (int)experts->turn_count,
         .class_id = WEFT_CLASS_EP,
         .label = "experts"};
@@ -342,7 +343,7 @@ static weft_status end(wefti_experts *experts, turn *own, weft_status status)
 }
 
 weft_status wefti_experts_dispatch(wefti_experts *experts,
-                                   wefti_expert_turn turn_of, const real *x,
+                                   wefti_expert_turn turn_of, const void *x,
                                    const int32_t *expert, const real *weight,
                                    size_t tokens)
 {
@@ -362,8 +363,8 @@ weft_status wefti_experts_dispatch(wefti_experts *experts,
 }
 
 weft_status wefti_experts_combine(wefti_experts *experts,
-                                  wefti_expert_turn turn_of, const real *y,
-                                  real *out)
+                                  wefti_expert_turn turn_of, const void *y,
+                                  void *out)
 {
     turn *own = find(experts, turn_of);
     weft_status status = begin(experts);
@@ -375,8 +376,8 @@ weft_status wefti_experts_combine(wefti_experts *experts,
 
 weft_status wefti_experts_combine_gradient(wefti_experts *experts,
                                            wefti_expert_turn turn_of,
-                                           const real *dout, const real *y,
-                                           real *dy, real *dweight)
+                                           const void *dout, const void *y,
+                                           void *dy, real *dweight)
 {
     turn *own = find(experts, turn_of);
     weft_status status = begin(experts);
@@ -389,7 +390,7 @@ weft_status wefti_experts_combine_gradient(wefti_experts *experts,
 
 weft_status wefti_experts_dispatch_gradient(wefti_experts *experts,
                                             wefti_expert_turn turn_of,
-                                            const real *drows, real *dx)
+                                            const void *drows, void *dx)
 {
     turn *own = find(experts, turn_of);
     weft_status status = begin(experts);
@@ -428,7 +429,7 @@ weft_status wefti_experts_await(wefti_experts *experts,
     return status == WEFT_OK ? wefti_experts_check(experts) : status;
 }
 
-const real *wefti_experts_rows(const wefti_experts *experts,
+const void *wefti_experts_rows(const wefti_experts *experts,
                                wefti_expert_turn turn_of)
 {
     return find(experts, turn_of)->batch.rows;

@@ -84,19 +84,20 @@ void wefti_experts_set(wefti_experts *experts, bool blocking, bool replays);
  * x dx out dout   [tokens][hidden]
  * expert weight dweight   [tokens][slots of a token]
  * y dy drows      [room][hidden]; dy may be y
+ * all of the model's type, but for weights and their gradients, which are real
  */
 WEFT_NODISCARD weft_status wefti_experts_dispatch(
-    wefti_experts *experts, wefti_expert_turn turn, const real *x,
+    wefti_experts *experts, wefti_expert_turn turn, const void *x,
     const int32_t *expert, const real *weight, size_t tokens);
 WEFT_NODISCARD weft_status wefti_experts_combine(wefti_experts *experts,
                                                  wefti_expert_turn turn,
-                                                 const real *y, real *out);
+                                                 const void *y, void *out);
 WEFT_NODISCARD weft_status wefti_experts_combine_gradient(
-    wefti_experts *experts, wefti_expert_turn turn, const real *dout,
-    const real *y, real *dy, real *dweight);
+    wefti_experts *experts, wefti_expert_turn turn, const void *dout,
+    const void *y, void *dy, real *dweight);
 WEFT_NODISCARD weft_status
 wefti_experts_dispatch_gradient(wefti_experts *experts, wefti_expert_turn turn,
-                                const real *drows, real *dx);
+                                const void *drows, void *dx);
 
 /*
  * wefti_experts_await - what is queued on compute from now on comes behind the
@@ -113,7 +114,7 @@ WEFT_NODISCARD weft_status wefti_experts_check(const wefti_experts *experts);
 
 /* Of the turn's last dispatch: its rows [room][hidden], by expert, and how many
  * each of the experts here has; behind its await, on compute. */
-const real *wefti_experts_rows(const wefti_experts *experts,
+const void *wefti_experts_rows(const wefti_experts *experts,
                                wefti_expert_turn turn);
 const int32_t *wefti_experts_counts(const wefti_experts *experts,
                                     wefti_expert_turn turn);

@@ -111,8 +111,10 @@ static wefti_node_linear map_of(const wefti_node_args *args)
 static weft_status map_forward(const wefti_node_args *args)
 {
     const wefti_node_linear map = map_of(args);
-    return wefti_node_linear_forward(args, &map, args->values[MAP_X],
-                                     args->values[MAP_Y], false);
+    const size_t y = args->node->operands[MAP_Y].value;
+    return wefti_node_linear_forward(
+        args, &map, args->values[MAP_X], args->values[MAP_Y],
+        args->pass->program->values[y].wide, false);
 }
 
 static weft_status map_inputs(const wefti_node_args *args)
@@ -161,7 +163,7 @@ static weft_status residual_forward(const wefti_node_args *args)
                         args->rows * map.outputs);
     return status == WEFT_OK
                ? wefti_node_linear_forward(args, &map, args->values[MAP_X],
-                                           args->values[MAP_Y], true)
+                                           args->values[MAP_Y], false, true)
                : status;
 }
 

@@ -287,6 +287,14 @@ static tensor of_queries(const block *own, size_t i, const void *at,
                    own->queries, width, stride);
 }
 
+/* The same of real. */
+static tensor reals_of_queries(const block *own, size_t i, const real *at,
+                               size_t width, size_t stride)
+{
+    return (tensor){(void *)(at + (i * own->step + own->query) * stride),
+                    WEFTI_REAL_DTYPE, own->queries, width, stride};
+}
+
 static tensor sums_of_queries(const block *own, size_t i, const real *at)
 {
     const size_t heads = own->how.heads;
@@ -303,13 +311,22 @@ static tensor of_keys(const block *own, size_t i, const void *at,
                    width, stride);
 }
 
+static tensor reals_of_keys(const block *own, size_t i, const real *at,
+                            const wefti_node_heads *heads, bool values)
+{
+    const size_t stride = wefti_node_heads_keys(heads), width = stride / 2;
+    return (tensor){(void *)(at + (i * own->step + own->key) * stride +
+                             (values ? width : 0)),
+                    WEFTI_REAL_DTYPE, own->keys, width, stride};
+}
+
 static weft_status forward_block(const block *own,
                                  const wefti_node_heads *heads, size_t i,
-                                 void *out, real *lse, const void *qkv,
+                                 real *out, real *lse, const void *qkv,
                                  const void *keys, bool merge)
 {
     const size_t width = wefti_node_heads_out(heads);
-    const tensor o = of_queries(own, i, out, width, width);
+    const tensor o = reals_of_queries(own, i, out, width, width);
     const tensor sums = sums_of_queries(own, i, lse);
     const tensor q =
         of_queries(own, i, qkv, width, wefti_node_heads_qkv(heads));
@@ -363,7 +380,7 @@ static bool next_block(blocks *of, block *own_out, size_t *i_out)
 
 weft_status wefti_node_block_forward(const wefti_node_args *args,
                                      const wefti_node_heads *heads,
-                                     const wefti_node_seen *seen, void *out,
+                                     const wefti_node_seen *seen, real *out,
                                      real *lse, const void *qkv,
                                      const void *keys, bool merge)
 {
@@ -384,9 +401,9 @@ static weft_status backward_block(const block *own,
 {
     const size_t width = wefti_node_heads_out(heads);
     const size_t row = wefti_node_heads_qkv(heads);
-    const tensor dq = of_queries(own, i, slopes->dqkv, width, row);
-    const tensor dk = of_keys(own, i, slopes->dkeys, heads, false);
-    const tensor dv = of_keys(own, i, slopes->dkeys, heads, true);
+    const tensor dq = reals_of_queries(own, i, slopes->dqkv, width, row);
+    const tensor dk = reals_of_keys(own, i, slopes->dkeys, heads, false);
+    const tensor dv = reals_of_keys(own, i, slopes->dkeys, heads, true);
     const tensor above = of_queries(own, i, slopes->dout, width, width);
     const tensor q = of_queries(own, i, qkv, width, row);
     const tensor k = of_keys(own, i, keys, heads, false);

@@ -6,7 +6,8 @@
  * A row of a call stands for spread tokens, those that other ranks have sent;
  * so arrays have rows spread rows, of rows * spread tokens. Keys come as
  * [tokens][2][kv_heads][head_dim], keys then values. lse and delta are real,
- * all else is of the program's type.
+ * and so are, of the keys of one place, results and gradients, which others are
+ * added to; all else is of the program's type.
  */
 #ifndef TRAINER_PROGRAM_NODE_ATTENTION_H
 #define TRAINER_PROGRAM_NODE_ATTENTION_H
@@ -60,7 +61,7 @@ typedef struct wefti_node_seen {
  * they saw before. */
 WEFT_NODISCARD weft_status wefti_node_block_forward(
     const wefti_node_args *args, const wefti_node_heads *heads,
-    const wefti_node_seen *seen, void *out, real *lse, const void *qkv,
+    const wefti_node_seen *seen, real *out, real *lse, const void *qkv,
     const void *keys, bool merge);
 
 /*
@@ -68,7 +69,7 @@ WEFT_NODISCARD weft_status wefti_node_block_forward(
  * block as large as the place, overwritten.
  */
 typedef struct wefti_node_slopes {
-    void *dqkv, *dkeys;
+    real *dqkv, *dkeys;
     const void *dout;
     const real *lse, *delta;
     bool accumulate;

@@ -7,7 +7,16 @@
 
 typedef wefti_math_tensor tensor;
 
-static tensor dense(const real *at, size_t rows, size_t width)
+/* Of the program's type; and of real. */
+static tensor dense(const wefti_node_args *args, const void *at, size_t rows,
+                    size_t width)
+{
+    return wefti_math_rows(
+        (void *)at, wefti_value_dtype(args->pass->program->narrow, false), rows,
+        width);
+}
+
+static tensor wide(const real *at, size_t rows, size_t width)
 {
     return wefti_math_rows((real *)at, WEFTI_REAL_DTYPE, rows, width);
 }
@@ -22,11 +31,11 @@ weft_status wefti_node_route_forward(const wefti_node_args *args,
                                      const wefti_node_route *route)
 {
     const size_t tokens = args->rows;
-    const tensor affinity = dense(route->affinity, tokens, route->experts);
+    const tensor affinity = wide(route->affinity, tokens, route->experts);
     const tensor expert = whole(route->expert, tokens, route->slots);
-    const tensor weight = dense(route->weight, tokens, route->slots);
-    const tensor logits = dense(route->logits, tokens, route->experts);
-    const tensor bias = dense(route->bias, 1, route->experts);
+    const tensor weight = wide(route->weight, tokens, route->slots);
+    const tensor logits = wide(route->logits, tokens, route->experts);
+    const tensor bias = dense(args, route->bias, 1, route->experts);
     return wefti_stream_route_forward(args->pass->compute, &affinity, &expert,
                                       &weight, &logits, &bias, &route->how);
 }
@@ -37,10 +46,10 @@ weft_status wefti_node_route_backward(const wefti_node_args *args,
                                       double *load)
 {
     const size_t tokens = args->rows;
-    const tensor affinity = dense(route->affinity, tokens, route->experts);
+    const tensor affinity = wide(route->affinity, tokens, route->experts);
     const tensor expert = whole(route->expert, tokens, route->slots);
-    const tensor d_weights = dense(d_weight, tokens, route->slots);
-    const tensor slopes = dense(d_logits, tokens, route->experts);
+    const tensor d_weights = wide(d_weight, tokens, route->slots);
+    const tensor slopes = wide(d_logits, tokens, route->experts);
     const tensor loads = wefti_math_flat(load, WEFT_DTYPE_F64, route->experts);
     weft_status status = wefti_stream_route_backward(
         args->pass->compute, &slopes, &d_weights, &affinity, &expert);
@@ -60,51 +69,53 @@ weft_status wefti_node_order(const wefti_node_args *args,
 }
 
 weft_status wefti_node_spread(const wefti_node_args *args,
-                              const wefti_node_places *own, real *rows,
-                              const real *x)
+                              const wefti_node_places *own, void *rows,
+                              const void *x)
 {
-    const tensor there = dense(rows, own->rows.room, own->width);
-    const tensor here = dense(x, args->rows, own->width);
+    const tensor there = dense(args, rows, own->rows.room, own->width);
+    const tensor here = dense(args, x, args->rows, own->width);
     const tensor place = whole(own->place, args->rows, own->slots);
-    const tensor weight = dense(own->weight, args->rows, own->slots);
+    const tensor weight = wide(own->weight, args->rows, own->slots);
     return wefti_stream_expert_spread(args->pass->compute, &there, &here,
                                       &place, own->weight ? &weight : NULL);
 }
 
 weft_status wefti_node_collect(const wefti_node_args *args,
-                               const wefti_node_places *own, real *x,
-                               const real *rows)
+                               const wefti_node_places *own, void *x,
+                               const void *rows)
 {
-    const tensor there = dense(rows, own->rows.room, own->width);
-    const tensor here = dense(x, args->rows, own->width);
+    const tensor there = dense(args, rows, own->rows.room, own->width);
+    const tensor here = dense(args, x, args->rows, own->width);
     const tensor place = whole(own->place, args->rows, own->slots);
-    const tensor weight = dense(own->weight, args->rows, own->slots);
+    const tensor weight = wide(own->weight, args->rows, own->slots);
     return wefti_stream_expert_collect(args->pass->compute, &here, &there,
                                        &place, own->weight ? &weight : NULL);
 }
 
 weft_status wefti_node_dots(const wefti_node_args *args,
                             const wefti_node_places *own, real *d_weight,
-                            const real *rows, const real *dx)
+                            const void *rows, const void *dx)
 {
-    const tensor there = dense(rows, own->rows.room, own->width);
-    const tensor here = dense(dx, args->rows, own->width);
+    const tensor there = dense(args, rows, own->rows.room, own->width);
+    const tensor here = dense(args, dx, args->rows, own->width);
     const tensor place = whole(own->place, args->rows, own->slots);
-    const tensor dots = dense(d_weight, args->rows, own->slots);
+    const tensor dots = wide(d_weight, args->rows, own->slots);
     return wefti_stream_expert_dots(args->pass->compute, &dots, &there, &here,
                                     &place);
 }
 
 weft_status wefti_node_expert_gemm(const wefti_node_args *args,
                                    const wefti_node_expert_map *map,
-                                   wefti_expert_product product, const real *x,
-                                   const real *y, const real *weight)
+                                   wefti_expert_product product, const void *x,
+                                   const void *y, const void *weight)
 {
     const wefti_node_rows_by_expert *rows = &map->rows;
-    const tensor in = dense(x, rows->room, map->inputs);
-    const tensor out = dense(y, rows->room, map->outputs);
-    const tensor matrix =
-        dense(weight, rows->experts * map->outputs, map->inputs);
+    const tensor in = dense(args, x, rows->room, map->inputs);
+    const tensor out = dense(args, y, rows->room, map->outputs);
+    const size_t outputs = rows->experts * map->outputs;
+    const tensor matrix = product == WEFTI_EXPERT_WEIGHTS
+                              ? wide(weight, outputs, map->inputs)
+                              : dense(args, weight, outputs, map->inputs);
     const tensor counts = whole(rows->counts, 1, rows->experts);
     return wefti_stream_expert_gemm(args->pass->compute, product, &in, &out,
                                     &matrix, &counts);
@@ -112,11 +123,11 @@ weft_status wefti_node_expert_gemm(const wefti_node_args *args,
 
 weft_status wefti_node_gate_forward(const wefti_node_args *args,
                                     const wefti_node_rows_by_expert *rows,
-                                    real *out, const real *gate_up,
+                                    void *out, const void *gate_up,
                                     size_t width)
 {
-    const tensor gated = dense(out, rows->room, width);
-    const tensor both = dense(gate_up, rows->room, 2 * width);
+    const tensor gated = dense(args, out, rows->room, width);
+    const tensor both = dense(args, gate_up, rows->room, 2 * width);
     const tensor counts = whole(rows->counts, 1, rows->experts);
     return wefti_stream_expert_gate(args->pass->compute, &gated, &both,
                                     &counts);
@@ -124,12 +135,12 @@ weft_status wefti_node_gate_forward(const wefti_node_args *args,
 
 weft_status wefti_node_gate_backward(const wefti_node_args *args,
                                      const wefti_node_rows_by_expert *rows,
-                                     real *d_gate_up, const real *dout,
-                                     const real *gate_up, size_t width)
+                                     void *d_gate_up, const void *dout,
+                                     const void *gate_up, size_t width)
 {
-    const tensor slopes = dense(d_gate_up, rows->room, 2 * width);
-    const tensor above = dense(dout, rows->room, width);
-    const tensor both = dense(gate_up, rows->room, 2 * width);
+    const tensor slopes = dense(args, d_gate_up, rows->room, 2 * width);
+    const tensor above = dense(args, dout, rows->room, width);
+    const tensor both = dense(args, gate_up, rows->room, 2 * width);
     const tensor counts = whole(rows->counts, 1, rows->experts);
     return wefti_stream_expert_gate_backward(args->pass->compute, &slopes,
                                              &above, &both, &counts);

@@ -3,7 +3,7 @@
  * trainer/program/node_experts.h - the kernels of a mixture of experts as nodes
  * call them, like those of node_math.h: tokens are the rows of the call, rows
  * those of experts (kernels/math/experts.h), of which counts says how many
- * there are.
+ * there are. Rows and x are of the program's type; routes are real.
  */
 #ifndef TRAINER_PROGRAM_NODE_EXPERTS_H
 #define TRAINER_PROGRAM_NODE_EXPERTS_H
@@ -19,7 +19,7 @@ typedef struct wefti_node_route {
     wefti_math_routing how;
     real *logits, *affinity; /* [tokens][experts] */
     real *expert, *weight;   /* [tokens][slots] */
-    const real *bias;        /* [experts] */
+    const void *bias;        /* [experts], of the program's type */
 } wefti_node_route;
 
 WEFT_NODISCARD weft_status wefti_node_route_forward(
@@ -48,16 +48,17 @@ WEFT_NODISCARD weft_status wefti_node_order(const wefti_node_args *args,
                                             const wefti_node_places *own);
 WEFT_NODISCARD weft_status wefti_node_spread(const wefti_node_args *args,
                                              const wefti_node_places *own,
-                                             real *rows, const real *x);
+                                             void *rows, const void *x);
 WEFT_NODISCARD weft_status wefti_node_collect(const wefti_node_args *args,
                                               const wefti_node_places *own,
-                                              real *x, const real *rows);
+                                              void *x, const void *rows);
 WEFT_NODISCARD weft_status wefti_node_dots(const wefti_node_args *args,
                                            const wefti_node_places *own,
-                                           real *d_weight, const real *rows,
-                                           const real *dx);
+                                           real *d_weight, const void *rows,
+                                           const void *dx);
 
-/* x, y or weight is written (wefti_expert_product). */
+/* x, y or weight is written (wefti_expert_product), a gradient, which is real.
+ */
 typedef struct wefti_node_expert_map {
     wefti_node_rows_by_expert rows;
     size_t inputs, outputs;
@@ -65,15 +66,15 @@ typedef struct wefti_node_expert_map {
 
 WEFT_NODISCARD weft_status wefti_node_expert_gemm(
     const wefti_node_args *args, const wefti_node_expert_map *map,
-    wefti_expert_product product, const real *x, const real *y,
-    const real *weight);
+    wefti_expert_product product, const void *x, const void *y,
+    const void *weight);
 
 /* As wefti_node_swiglu_forward and _backward. */
 WEFT_NODISCARD weft_status wefti_node_gate_forward(
     const wefti_node_args *args, const wefti_node_rows_by_expert *rows,
-    real *out, const real *gate_up, size_t width);
+    void *out, const void *gate_up, size_t width);
 WEFT_NODISCARD weft_status wefti_node_gate_backward(
     const wefti_node_args *args, const wefti_node_rows_by_expert *rows,
-    real *d_gate_up, const real *dout, const real *gate_up, size_t width);
+    void *d_gate_up, const void *dout, const void *gate_up, size_t width);
 
 #endif

@@ -81,12 +81,24 @@ weft_status wefti_node_copy_rows(const wefti_node_args *args,
     return wefti_stream_copy_rows(args->pass->compute, &to, &from, add);
 }
 
+weft_status wefti_node_round_rows(const wefti_node_args *args,
+                                  const wefti_node_matrix *dst,
+                                  const wefti_node_matrix *src, size_t rows,
+                                  size_t width, bool add)
+{
+    const tensor to = strided(args, dst->at, rows, width, dst->stride);
+    const tensor from = {src->at, WEFTI_REAL_DTYPE, rows, width, src->stride};
+    return wefti_stream_copy_rows(args->pass->compute, &to, &from, add);
+}
+
 weft_status wefti_node_linear_forward(const wefti_node_args *args,
                                       const wefti_node_linear *map,
-                                      const void *x, void *y, bool add)
+                                      const void *x, void *y, bool y_is_wide,
+                                      bool add)
 {
     const tensor in = dense(args, x, args->rows, map->inputs);
-    const tensor out = dense(args, y, args->rows, map->outputs);
+    const tensor out = y_is_wide ? wide(y, args->rows, map->outputs)
+                                 : dense(args, y, args->rows, map->outputs);
     const tensor weight = dense(args, map->weight, map->outputs, map->inputs);
     return wefti_stream_gemm(args->pass->compute, &out, &in, false, &weight,
                              true, 1, add ? 1 : 0);

@@ -49,16 +49,23 @@ WEFT_NODISCARD weft_status wefti_node_copy_rows(const wefti_node_args *args,
                                                 size_t rows, size_t width,
                                                 bool add);
 
+/* The same from rows that are wide. */
+WEFT_NODISCARD weft_status wefti_node_round_rows(const wefti_node_args *args,
+                                                 const wefti_node_matrix *dst,
+                                                 const wefti_node_matrix *src,
+                                                 size_t rows, size_t width,
+                                                 bool add);
+
 /* A linear map: weight [outputs][inputs]. */
 typedef struct wefti_node_linear {
     const void *weight;
     size_t outputs, inputs;
 } wefti_node_linear;
 
-/* y = x W^T; with add: y += x W^T. */
+/* y = x W^T; with add: y += x W^T. y_is_wide: it is real. */
 WEFT_NODISCARD weft_status wefti_node_linear_forward(
     const wefti_node_args *args, const wefti_node_linear *map, const void *x,
-    void *y, bool add);
+    void *y, bool y_is_wide, bool add);
 /* dx = dy W. */
 WEFT_NODISCARD weft_status wefti_node_linear_inputs(
     const wefti_node_args *args, const wefti_node_linear *map, const void *dy,

@@ -50,6 +50,7 @@ static void tear(wefti_control *control)
     free(control->addresses);
     free(control->probes);
     free(control->lost_ns);
+    free(control->asked_ns);
     free(control->watched);
     free(control->refused);
     free(control->told);
@@ -66,14 +67,15 @@ static bool allocate(wefti_control *control, size_t ranks)
     control->probes =
         calloc((size_t)control->probe_count, sizeof(*control->probes));
     control->lost_ns = calloc(ranks, sizeof(*control->lost_ns));
+    control->asked_ns = calloc(ranks, sizeof(*control->asked_ns));
     control->watched = calloc(ranks, sizeof(*control->watched));
     control->refused = calloc(ranks, sizeof(*control->refused));
     control->told = calloc(ranks, sizeof(*control->told));
     control->polled_as =
         calloc((size_t)control->polled_room, sizeof(*control->polled_as));
     return control->domains && control->addresses && control->probes &&
-           control->lost_ns && control->watched && control->refused &&
-           control->told && control->polled_as;
+           control->lost_ns && control->asked_ns && control->watched &&
+           control->refused && control->told && control->polled_as;
 }
 
 weft_status wefti_control_open(wefti_engine *engine,

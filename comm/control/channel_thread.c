@@ -118,6 +118,20 @@ static void send_outcomes_to_all(wefti_control *control)
     }
 }
 
+/* Passes on what rank of this domain has said itself. */
+static void send_leave_to_all(wefti_control *control, int rank)
+{
+    const wefti_note note = {.kind = WEFTI_NOTE_RANK_OUTCOME,
+                             .rank = rank,
+                             .outcome = WEFTI_RANK_OUTCOME_LEFT};
+    for (int i = 0; i < control->probe_count; i++) {
+        if (control->probes[i].state == WEFTI_PEER_OPEN &&
+            control->probes[i].peer != rank) {
+            wefti_peer_probe_send(&control->probes[i], &note);
+        }
+    }
+}
+
 /* A host that is cut off takes all its ranks along. */
 static void cut_domain(wefti_control *control, int domain)
 {
@@ -151,11 +165,14 @@ static void ask_about(wefti_control *control, int peer, int64_t now_ns)
 {
     const wefti_note ping = {.kind = WEFTI_NOTE_PING};
     const int domain = control->domains[peer];
-    control->refused[peer] = true;
     const int other = find_answering(control, domain);
-    if (other < 0 || now_ns - control->lost_ns[peer] > ASK_NS) {
+    if (control->asked_ns[peer] == 0) {
+        control->asked_ns[peer] = now_ns;
+    }
+    if (other < 0 || now_ns - control->asked_ns[peer] > ASK_NS) {
         for (int rank = 0; rank < control->self.nranks; rank++) {
-            if (control->domains[rank] == domain && control->refused[rank]) {
+            if (control->domains[rank] == domain && control->refused[rank] &&
+                (other < 0 || now_ns - control->asked_ns[rank] > ASK_NS)) {
                 set_outcome(control, rank, WEFTI_RANK_OUTCOME_DEAD);
             }
         }
@@ -181,13 +198,13 @@ static void lose(wefti_control *control, wefti_peer_probe *probe,
     const bool left = probe->leaving || control->told[peer];
     wefti_peer_probe_close(probe);
     wefti_notices_lost(control, peer);
+    control->refused[peer] |= news == WEFTI_PEER_REFUSED;
     if (wefti_control_get_outcome(control, peer) != WEFTI_RANK_OUTCOME_NONE ||
         left || is_local(control, peer)) { /* its pidfd says more */
         return;
     }
     if (control->herald != control->self.rank && news == WEFTI_PEER_REFUSED) {
-        control->refused[peer] = true; /* this rank leaves: it has no say */
-        return;
+        return; /* this rank leaves: it has no say */
     }
     if (news == WEFTI_PEER_SILENT) {
         cut_domain(control, control->domains[peer]);
@@ -207,6 +224,13 @@ static void lose(wefti_control *control, wefti_peer_probe *probe,
     }
 }
 
+/* It answers. */
+static void forget_loss(wefti_control *control, int peer)
+{
+    control->lost_ns[peer] = control->asked_ns[peer] = 0;
+    control->refused[peer] = false;
+}
+
 static void read_probe(wefti_control *control, wefti_peer_probe *probe,
                        int64_t now_ns)
 {
@@ -218,7 +242,7 @@ static void read_probe(wefti_control *control, wefti_peer_probe *probe,
         case WEFTI_PEER_QUIET:
             return;
         case WEFTI_PEER_READY:
-            control->lost_ns[probe->peer] = 0;
+            forget_loss(control, probe->peer);
             send_outcomes(control, probe);
             break;
         case WEFTI_PEER_NOTE:
@@ -231,7 +255,7 @@ static void read_probe(wefti_control *control, wefti_peer_probe *probe,
                 probe->leaving = true;
                 set_outcome(control, probe->peer, WEFTI_RANK_OUTCOME_LEFT);
                 if (is_local(control, probe->peer)) {
-                    send_outcomes_to_all(control);
+                    send_leave_to_all(control, probe->peer);
                 }
             } else {
                 if (note.kind == WEFTI_NOTE_PING) {
@@ -324,7 +348,7 @@ static void read_peer(void *context, wefti_oob_connection *peer)
     wefti_control *control = context;
     wefti_peer_probe *place = find_place(control);
     if (wefti_peer_probe_accept(place, peer, &control->self)) {
-        control->lost_ns[place->peer] = 0;
+        forget_loss(control, place->peer);
         send_outcomes(control, place);
         read_probe(control, place, wefti_clock_ns());
     }
@@ -488,6 +512,10 @@ static bool farewell_is_over(wefti_control *control, int64_t since_ns)
              WEFTI_RANK_OUTCOME_DEAD)) {
         find_herald(control);
     }
+    if (control->herald >= 0 && control->refused[control->herald]) {
+        control->herald =
+            -1; /* it listens elsewhere: this rank says it itself */
+    }
     bool over = !say_bye(control, since_ns);
     for (int domain = 0; domain < control->self.nranks; domain++) {
         const int rank = find_told(control, domain);
@@ -516,9 +544,12 @@ bool wefti_control_turn(wefti_control *control, int64_t *next_ns)
     if (control->closing_ns == 0) {
         control->closing_ns = now_ns;
     }
-    const int64_t since_ns = now_ns - control->closing_ns;
-    if (!active || (notices_are_over(control, since_ns) &&
-                    farewell_is_over(control, since_ns))) {
+    if (control->farewell_ns == 0 &&
+        (!active || notices_are_over(control, now_ns - control->closing_ns))) {
+        control->farewell_ns = now_ns;
+    }
+    if (!active || (control->farewell_ns != 0 &&
+                    farewell_is_over(control, now_ns - control->farewell_ns))) {
         return false;
     }
     *next_ns = least(*next_ns, now_ns + UNANSWERED_POLL_NS);

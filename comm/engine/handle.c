@@ -57,7 +57,11 @@ void wefti_handle_end(weft_comm *comm, weft_request *handle, weft_status status)
     if (status != WEFT_OK) {
         memcpy(handle->text, comm->fault.text, sizeof(handle->text));
     }
-    comm->inside += (int)(atomic_fetch_or(&handle->state, DONE) / ENTERED);
+    const unsigned inside = atomic_fetch_or(&handle->state, DONE) / ENTERED;
+    if (inside > 0) {
+        comm->inside += (int)inside;
+        wefti_doorbell_ring(comm->engine->bell); /* they may sleep */
+    }
 }
 
 static bool is_done(const void *context)

@@ -394,7 +394,6 @@ static bool is_quiet(const void *context)
     const leaving *own = context;
     weft_comm *comm = own->comm;
     if (comm->inside > 0) {
-        wefti_doorbell_ring(comm->engine->bell); /* they may sleep */
         return false;
     }
     if (comm->failed != WEFT_OK) {

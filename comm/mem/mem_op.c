@@ -209,7 +209,7 @@ static bool push_put(wefti_mem_op *op)
     } else {
         const size_t part =
             op->bytes < LOCAL_BYTES ? op->bytes : (size_t)LOCAL_BYTES;
-        wefti_stager_copy(&op->mem->comm->engine->stager,
+        wefti_stager_copy(&op->mem->comm->engine->puts,
                           wefti_mem_get_data(op->mem, op->peer) +
                               op->dst_offset,
                           op->src, part);
@@ -411,7 +411,7 @@ static weft_status copy_local(const wefti_mem_op *op, weft_stream *stream)
     if (op->src_on_device || wefti_mem_is_on_device(op->mem, op->peer)) {
         return weft_device_copy(comm->device, dst, op->src, op->bytes, NULL);
     }
-    wefti_stager_copy(&comm->engine->stager, dst, op->src, op->bytes);
+    wefti_stager_copy(&comm->engine->puts, dst, op->src, op->bytes);
     return WEFT_OK;
 }
 

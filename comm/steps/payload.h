@@ -12,8 +12,9 @@
  * there and it is not to be scaled.
  *
  * An area is free again when all ranks have completed the operation that used
- * it last, as this rank has seen; it looks at the others' pages only when the
- * few areas that stay in a cache are taken.
+ * it last, as this rank has seen; it looks at the others' pages only when none
+ * is that it may take: of the few that stay in a cache, or where
+ * comm/fabric/stager.h has them take turns, of all behind the last one.
  */
 #ifndef COMM_STEPS_PAYLOAD_H
 #define COMM_STEPS_PAYLOAD_H

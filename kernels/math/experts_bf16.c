@@ -127,14 +127,15 @@ static void dots(const wefti_math_expert_dots *a)
 /* ---- experts --------------------------------------------------------------
  */
 
-/* One expert's; no product has matrices without elements. */
+/* One expert's; no product has matrices without elements. weight_bytes: of an
+ * element of what the product writes there. */
 static void multiply(const wefti_math_expert_gemm *a, uint16_t *x, uint16_t *y,
-                     void *weight, size_t rows)
+                     void *weight, size_t rows, size_t weight_bytes)
 {
     const size_t in = a->inputs, out = a->outputs;
     wefti_math_gemm one = {.alpha = 1};
     if (a->product == WEFTI_EXPERT_WEIGHTS && rows == 0) {
-        memset(weight, 0, in * out * sizeof(real));
+        memset(weight, 0, in * out * weight_bytes);
         return;
     }
     if (rows == 0) {
@@ -155,18 +156,18 @@ static void multiply(const wefti_math_expert_gemm *a, uint16_t *x, uint16_t *y,
         one.lda = out, one.ldb = in, one.ldc = in;
         one.transpose_a = 1;
     }
-    wefti_gemm_bf16(&one, a->product == WEFTI_EXPERT_WEIGHTS);
+    wefti_gemm_bf16(&one, weight_bytes == sizeof(real));
 }
 
-static void gemm(const wefti_math_expert_gemm *a)
+static void gemm(const wefti_math_expert_gemm *a, bool is_mixed)
 {
-    const bool is_wide = a->product == WEFTI_EXPERT_WEIGHTS;
+    const bool is_wide = is_mixed && a->product == WEFTI_EXPERT_WEIGHTS;
     const size_t bytes = is_wide ? sizeof(real) : sizeof(uint16_t);
     uint16_t *x = a->x, *y = a->y;
     char *weight = a->weight;
     for (size_t e = 0; e < a->experts; e++) {
         const size_t rows = (size_t)a->counts[e];
-        multiply(a, x, y, weight, rows);
+        multiply(a, x, y, weight, rows, bytes);
         x += rows * a->inputs;
         y += rows * a->outputs;
         weight += a->inputs * a->outputs * bytes;
@@ -232,7 +233,8 @@ bool wefti_experts_bf16_has(wefti_math_op op, wefti_math_type type)
             op == WEFTI_MATH_OP_expert_gate_backward);
 }
 
-void wefti_experts_bf16_run(wefti_math_op op, const wefti_math_args *args)
+void wefti_experts_bf16_run(wefti_math_op op, wefti_math_type type,
+                            const wefti_math_args *args)
 {
     switch (op) {
     case WEFTI_MATH_OP_expert_spread:
@@ -245,7 +247,7 @@ void wefti_experts_bf16_run(wefti_math_op op, const wefti_math_args *args)
         dots(&args->expert_dots);
         break;
     case WEFTI_MATH_OP_expert_gemm:
-        gemm(&args->expert_gemm);
+        gemm(&args->expert_gemm, type == WEFTI_MATH_BF16_F32);
         break;
     case WEFTI_MATH_OP_expert_gate:
         gate(&args->expert_gate);

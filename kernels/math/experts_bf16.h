@@ -2,8 +2,8 @@
 /*
  * kernels/math/experts_bf16.h - what experts.h says of rows, over bf16, on the
  * host: rows are widened a run of elements at a time, so that no array is
- * copied whole, computed in f32, and rounded once. Weights of slots and
- * gradients of an expert's matrix are f32.
+ * copied whole, computed in f32, and rounded once. Weights of slots are f32,
+ * and so are gradients of an expert's matrix where the type is BF16_F32.
  */
 #ifndef KERNELS_MATH_EXPERTS_BF16_H
 #define KERNELS_MATH_EXPERTS_BF16_H
@@ -12,6 +12,7 @@
 
 /* Whether it is one of theirs; and running it. */
 bool wefti_experts_bf16_has(wefti_math_op op, wefti_math_type type);
-void wefti_experts_bf16_run(wefti_math_op op, const wefti_math_args *args);
+void wefti_experts_bf16_run(wefti_math_op op, wefti_math_type type,
+                            const wefti_math_args *args);
 
 #endif

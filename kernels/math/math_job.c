@@ -173,7 +173,7 @@ static void run_job(void *arg)
     } else if (is_gather_of_bf16(of)) {
         gather(&of->args.embedding_forward);
     } else if (is_expert_of_bf16(of)) {
-        wefti_experts_bf16_run(of->op, &of->args);
+        wefti_experts_bf16_run(of->op, of->type, &of->args);
     } else if (of->piece_units == 0) {
         wefti_math_host_run(of->op, &of->args, of->scratch);
     } else {

@@ -28,7 +28,7 @@
 #include <pthread.h>
 #include <sched.h>
 
-enum { RANKS = 2, ROUNDS = 84, COUNT = 3000, LATE_EVERY = 7, LIMIT_MS = 50 };
+enum { RANKS = 2, ROUNDS = 84, COUNT = 3000, LATE_EVERY = 7 };
 
 typedef enum use_kind { WAITS, TESTS, DESTROYS, USES } use_kind;
 
@@ -90,7 +90,7 @@ static weft_comm *make_brief(weft_comm *comm)
                                      .id = &id,
                                      .rank = weft_comm_get_rank(comm),
                                      .nranks = RANKS,
-                                     .timeout_ms = LIMIT_MS * 20};
+                                     .timeout_ms = 30000};
     return weft_comm_create(&config, &made) == WEFT_OK &&
                    weft_barrier(made, NULL) == WEFT_OK
                ? made

@@ -214,7 +214,6 @@ static void test_pipelines_of_every_schedule_share_sequences(void **state)
     check_cuts(cuts, sizeof(cuts) / sizeof(*cuts), 2, deep);
 }
 
-/* Parameters are whole on all ranks of a sequence: any may go on. */
 /* Documents are words and what follows them. */
 static void test_documents_are_cut_as_sequences_are(void **state)
 {
@@ -234,11 +233,17 @@ static void test_documents_are_cut_as_sequences_are(void **state)
     job_result whole =
         run(&(cut){1, {"model.layers=3", "model.seq_length=24", NULL}}, plain,
             NULL);
-    assert_true(distance(packed.grad_norm[0], whole.grad_norm[0]) > 10 * most);
+    double apart = 0; /* by chance one of them may hardly be */
+    for (size_t i = 0; i < packed.steps; i++) {
+        apart = fmax(apart, distance(packed.loss[i], whole.loss[i]));
+        apart = fmax(apart, distance(packed.grad_norm[i], whole.grad_norm[i]));
+    }
+    assert_true(apart > 10 * most);
     job_result_fini(&packed);
     job_result_fini(&whole);
 }
 
+/* Parameters are whole on all ranks of a sequence: any may go on. */
 static void test_saved_by_one_another_goes_on(void **state)
 {
     static const char *const half[] = {"train.steps=6", "checkpoint.every=3",

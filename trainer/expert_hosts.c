@@ -113,6 +113,16 @@ weft_status wefti_expert_hosts_settle(wefti_config *config,
         config->moe.nodes = count_hosts(&s);
         status = wefti_config_check_nodes(config);
     }
+    const int64_t ranks = config->parallel.expert_model_parallel_size;
+    if (status == WEFT_OK && config->moe.place_every > 0 &&
+        ranks % count_hosts(&s) != 0) {
+        return wefti_config_refuse(
+            config, WEFT_ERR_UNSUPPORTED, "moe", "place_every",
+            "is not possible in this version with moe.node_limit where %d "
+            "hosts have %d ranks of the experts, not as many each; allowed is "
+            "0",
+            count_hosts(&s), (int)ranks);
+    }
     s.parts = (int)config->moe.nodes;
     return status == WEFT_OK ? check_parts(&s, config) : status;
 }

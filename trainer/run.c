@@ -431,6 +431,7 @@ static weft_status leave_whole(wefti_run_state *state, int *over_out)
     weft_comm *part;
     weft_status status = wefti_config_fit(&state->config, left, &fits);
     *over_out = left - fits;
+    state->is_over = false; /* of a loss before this one */
     if (status != WEFT_OK || fits == left) {
         return status;
     }

@@ -246,11 +246,16 @@ static weft_status agree_data(wefti_run_state *state, bool *everywhere)
     weft_status status =
         wefti_agreement_data(state->comm, open_data(state), "data.paths",
                              &state->data, options, failed, everywhere);
-    return status == WEFT_OK && state->config.model.encoder_layers > 0
-               ? wefti_agreement_data(state->comm, open_encoder_data(state),
-                                      "data.encoder_path", &state->encoder_data,
-                                      options, failed, everywhere)
-               : status;
+    if (status != WEFT_OK || state->config.model.encoder_layers == 0) {
+        return status;
+    }
+    status = wefti_agreement_data(state->comm, open_encoder_data(state),
+                                  "data.encoder_path", &state->encoder_data,
+                                  options, failed, everywhere);
+    if (status == WEFT_OK) {
+        wefti_data_add_hash(&state->data, &state->encoder_data);
+    }
+    return status;
 }
 
 /*
@@ -398,8 +403,10 @@ static weft_status open_expert_loads(wefti_run_state *state)
 {
     const wefti_config *config = &state->config;
     weft_moe_place_config place;
-    if (!wefti_run_prints(state) ||
-        config->parallel.expert_model_parallel_size == 1) {
+    const int64_t ranks = config->parallel.expert_model_parallel_size;
+    /* Experts that fill ranks only with their replicas have moved already. */
+    if (!wefti_run_prints(state) || ranks == 1 ||
+        config->model.experts % ranks != 0) {
         return WEFT_OK;
     }
     weft_status status = wefti_expert_hosts_place(config, state->comm, &place);

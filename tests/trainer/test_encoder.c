@@ -176,6 +176,21 @@ static void test_what_the_encoder_reads_matters(void **state)
     job_result got = run(&what);
     assert_true(got.loss[3] != reference.loss[3]);
     job_result_fini(&got);
+
+    char dir[512];
+    snprintf(dir, sizeof(dir), "%s", scratch_path(&own, "pictured"));
+    const job first = {.nranks = 1,
+                       .settings = {"checkpoint.dir=pictured",
+                                    "checkpoint.every=2", "train.steps=2"}};
+    const job second = with_encoder(&(job){
+        .nranks = 1,
+        .resume = dir,
+        .settings = {"checkpoint.dir=pictured", "data.encoder_path=others"}});
+    job_result saved = run(&first), refused = job_run(&own, &second);
+    assert_int_not_equal(refused.status, WEFT_OK);
+    assert_non_null(strstr(refused.error, "data.encoder_path"));
+    job_result_fini(&saved);
+    job_result_fini(&refused);
 }
 
 /* Saved by one layout after two steps, gone on with by another. */
@@ -275,6 +290,9 @@ static const refusal refusals[] = {
     {{"model.encoder_layers=0"},
      1,
      "pictures needs an encoder: set model.encoder_layers from 1"},
+    {{"model.encoder_layers=0", "data.encoder_path=none"},
+     1,
+     "model.encoder_seq_length: 5 needs an encoder"},
     {{"model.encoder_layers=0", "data.encoder_path=none", ENCODER(2)},
      1,
      "parallel.encoder_virtual_stages: 2 needs an encoder"},

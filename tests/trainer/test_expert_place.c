@@ -419,6 +419,7 @@ static void test_experts_that_cannot_move_are_refused_by_name(void **state)
         {{1, {EVERY(1), "model.experts=0"}}, "model.experts above 0"},
         {{2, {EP(2), REDUNDANT(2)}}, "moe.place_every above 0"},
         {{2, {EP(2), EVERY(1), REDUNDANT(3)}}, "that work: 2 or 4"},
+        {{2, {EP(2), EVERY(1), REDUNDANT(4096)}}, "an expert twice"},
         {{2, {EP(2), EVERY(1), "model.ffn_size=48"}}, "that work: 32 or 64"},
         {{4,
           {EP(4), EVERY(1), REDUNDANT(2), "model.experts=6", "moe.nodes=2",

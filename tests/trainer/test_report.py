@@ -473,6 +473,17 @@ class Report(unittest.TestCase):
             self.assertEqual([row[1] for row in rows[1:]],
                              [str(one["experts"]) for one in moves])
 
+    def test_experts_that_fill_ranks_with_their_replicas(self):
+        """What each expert's place would be once is not said of them."""
+        settings = ["model.experts=3", "model.ffn_size=64",
+                    "parallel.expert_model_parallel_size=2",
+                    "moe.place_every=5", "moe.redundant=1"]
+        _, data, _, _ = self.report(
+            2, *(word for one in settings for word in ("--set", one)))
+        self.assertEqual(
+            [one["step"] for one in data["summary"]["expert_moves"]], [5, 10])
+        self.assertIsNone(data["summary"]["expert_placement"])
+
     def test_encoder_is_drawn_apart_and_nothing_is_advised(self):
         """8 micro-batches, one stage of each branch on each of two ranks."""
         tags, data, lines, trace = self.report(

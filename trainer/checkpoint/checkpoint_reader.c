@@ -178,7 +178,7 @@ weft_status wefti_checkpoint_reader_match(const wefti_checkpoint_reader *reader,
                ? WEFT_OK
                : wefti_error(WEFT_ERR_INVALID,
                              "%s: was written from another text (data.paths, "
-                             "or the files have changed)",
+                             "data.encoder_path, or the files have changed)",
                              reader->folder);
 }
 

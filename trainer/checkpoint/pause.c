@@ -53,6 +53,9 @@ static void mix_parts(uint64_t *digest, const wefti_replica *replica)
         mix(digest, replica->plan.tensor.sequence);
         mix(digest, (int64_t)wefti_context_ulysses(context));
         mix(digest, context->layout);
+        if (replica->plan.expert_slots != replica->plan.shape.experts) {
+            mix(digest, (int64_t)replica->plan.expert_slots);
+        }
     }
 }
 

@@ -11,6 +11,8 @@
 #define refuse(config, ...)                                                    \
     wefti_config_refuse(config, WEFT_ERR_INVALID, __VA_ARGS__)
 
+enum { SEQ_LENGTH = 64 /* by default */ };
+
 static bool is_schedule(const wefti_config *config, const char *name)
 {
     return strcmp(config->parallel.schedule, name) == 0;
@@ -23,8 +25,12 @@ static weft_status check_without(const wefti_config *config)
         return refuse(config, "parallel", "encoder_virtual_stages",
                       "needs an encoder: set model.encoder_layers from 1");
     }
-    return config->data.encoder_path
-               ? refuse(config, "data", "encoder_path",
+    if (config->data.encoder_path) {
+        return refuse(config, "data", "encoder_path",
+                      "needs an encoder: set model.encoder_layers from 1");
+    }
+    return config->model.encoder_seq_length != SEQ_LENGTH
+               ? refuse(config, "model", "encoder_seq_length",
                         "needs an encoder: set model.encoder_layers from 1")
                : WEFT_OK;
 }

@@ -45,6 +45,14 @@ static weft_status check_spread(const wefti_config *config)
     const int64_t slots = wefti_config_expert_slots(config);
     int64_t below = ranks - 1, above = ranks + 1;
     char next[32] = "", nearest[64];
+    if (ranks > 1 &&
+        config->moe.redundant > config->model.experts * (ranks - 1)) {
+        return refuse_key(
+            config, "moe", "redundant",
+            "gives some rank an expert twice; allowed is up to "
+            "%" PRId64 ": model.experts %" PRId64 " on each of the other ranks",
+            config->model.experts * (ranks - 1), config->model.experts);
+    }
     if (spreads(config, ranks) || ranks == 1) {
         return WEFT_OK;
     }

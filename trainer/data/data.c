@@ -69,6 +69,15 @@ static void hash(wefti_data *data)
     crypto_generichash_final(&state, data->hash, sizeof(data->hash));
 }
 
+void wefti_data_add_hash(wefti_data *data, const wefti_data *other)
+{
+    crypto_generichash_state state;
+    crypto_generichash_init(&state, NULL, 0, sizeof(data->hash));
+    crypto_generichash_update(&state, data->hash, sizeof(data->hash));
+    crypto_generichash_update(&state, other->hash, sizeof(other->hash));
+    crypto_generichash_final(&state, data->hash, sizeof(data->hash));
+}
+
 static weft_status read_text(wefti_data *data, const wefti_data_config *config)
 {
     wefti_corpus corpus;

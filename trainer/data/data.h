@@ -61,6 +61,9 @@ WEFT_NODISCARD weft_status wefti_data_init(wefti_data *data,
                                            const wefti_data_config *config);
 void wefti_data_fini(wefti_data *data);
 
+/* data->hash becomes one of what both read. */
+void wefti_data_add_hash(wefti_data *data, const wefti_data *other);
+
 /*
  * wefti_data_sequence - where the window of training sequence number sequence
  * (0, 1, 2, ... over all ranks and steps) begins: seq_length + 1 tokens.

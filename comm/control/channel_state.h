@@ -65,16 +65,15 @@ struct wefti_control {
     wefti_oob_listener listener;
     wefti_peer_probe *probes; /* [probe_count] */
     int probe_count;
-    int64_t *lost_ns; /* [nranks] since when probes end; 0: the last opened */
-    int64_t
-        *asked_ns; /* [nranks] since when its domain is asked; 0: it is not */
-    bool *watched; /* [nranks] its pidfd has not fired yet */
-    bool *refused; /* [nranks] nothing listens where it did */
-    bool *told;    /* [nranks] this rank's BYE has gone to it */
+    int64_t *lost_ns;  /* [nranks] since when probes end; 0: the last opened */
+    int64_t *asked_ns; /* [nranks] since when its domain is asked; 0: not */
+    bool *watched;     /* [nranks] its pidfd has not fired yet */
+    bool *refused;     /* [nranks] nothing listens where it did */
+    bool *told;        /* [nranks] this rank's BYE has gone to it */
     wefti_notice *notices;
     uint32_t serial;
     int64_t began_ns, closing_ns, farewell_ns;
-    int herald; /* who tells that this rank leaves; -1: itself; before: it */
+    int herald; /* who tells that this rank leaves; -1: itself; it: it stays */
     wefti_control *served; /* the next that has had this turn */
     struct pollfd *polled; /* [polled_room], then the listener's; the crew's */
     wefti_polled *polled_as;

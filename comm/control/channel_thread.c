@@ -512,9 +512,10 @@ static bool farewell_is_over(wefti_control *control, int64_t since_ns)
              WEFTI_RANK_OUTCOME_DEAD)) {
         find_herald(control);
     }
-    if (control->herald >= 0 && control->refused[control->herald]) {
-        control->herald =
-            -1; /* it listens elsewhere: this rank says it itself */
+    if (control->herald >= 0 && control->refused[control->herald] &&
+        wefti_control_get_outcome(control, control->herald) ==
+            WEFTI_RANK_OUTCOME_NONE) {
+        control->herald = -1; /* it listens elsewhere */
     }
     bool over = !say_bye(control, since_ns);
     for (int domain = 0; domain < control->self.nranks; domain++) {

@@ -316,8 +316,8 @@ typedef struct wefti_engine {
     const weft_comm *_Atomic noted; /* whose operation stands there; alone */
     uint64_t *home;                 /* reads as 0 in a forked child */
     wefti_witness *witnesses; /* [of the job's ranks] those of this domain */
-    wefti_stager puts;        /* likewise, into a weft_mem */
     wefti_stager stager;      /* of what ranks of the domain read next */
+    wefti_stager puts;        /* likewise, in a weft_mem of theirs */
     bool reads_processes;     /* all ranks of the domain read all others' */
     char unread_why[200];     /* why some cannot; "": they are not to */
 } wefti_engine;

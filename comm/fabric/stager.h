@@ -13,9 +13,9 @@
  *
  *                   near, the same     far, 2 MiB in    past the
  *                   memory again       turn             cache
- *   one core        2.3 + 2.3          3   + 3          6.6 + 9.2
- *   one cache       14  + 3.0          3.0 + 2.9        4.3 + 6.5
- *   two caches      57  + 6.8          56  + 6          4.4 + 6.7
+ *   one core        2.3 + 2.3          not measured     6.6 + 9.2
+ *   one cache       15  + 3.0          3.1 + 2.9        4.4 + 7.3
+ *   two caches      56  + 7.5          51  + 6.4        4.3 + 7.5
  *
  * Where a virtual machine's cores lie changes within seconds, so a few messages
  * are written near, and timed, again and again: what that took a byte says

@@ -44,9 +44,10 @@ typedef struct weft_rows_tie weft_rows_tie;
  * weft_rows - rows that come or go in chunks: an activation or its gradient.
  *
  * data        [rows, or what stage_rows says][row_elems] of the pipeline's
- * dtype, in device memory; valid until the call that got it returns. tie NULL:
- * all rows are there, and nobody waits for them. So a struct with nothing but
- * data serves tests of a stage by itself.
+ *             dtype, in device memory; valid until the call that got it
+ *             returns.
+ * tie         NULL: all rows are there, and nobody waits for them. So a struct
+ *             with nothing but data serves tests of a stage by itself.
  */
 typedef struct weft_rows {
     void *data;

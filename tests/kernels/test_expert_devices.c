@@ -23,10 +23,11 @@ typedef struct block {
     pair_array *counts, *place, *load;
     pair_array *x, *rows, *gate_up, *gated, *made, *out;
     pair_array *w_in, *w_out;
-    pair_array *dots, *d_logits, *d_gate_up, *d_in, *dw_in;
+    pair_array *dots, *d_logits, *d_gate_up, *d_in, *dw_in, *dw_own;
 } block;
 
-/* Rows and matrices of a type; routes, and gradients of matrices, are wide. */
+/* Rows and matrices of a type; routes are wide, and gradients of matrices too,
+ * or of that type (dw_own). */
 static block make_block(device_pair *pair, weft_dtype own)
 {
     return (block){
@@ -50,7 +51,8 @@ static block make_block(device_pair *pair, weft_dtype own)
         .d_logits = pair_poison(pair, REAL, TOKENS * EXPERTS),
         .d_gate_up = pair_poison(pair, own, ROWS * 2 * HALF),
         .d_in = pair_poison(pair, own, ROWS * WIDTH),
-        .dw_in = pair_poison(pair, REAL, EXPERTS * 2 * HALF * WIDTH)};
+        .dw_in = pair_poison(pair, REAL, EXPERTS * 2 * HALF * WIDTH),
+        .dw_own = pair_poison(pair, own, EXPERTS * 2 * HALF * WIDTH)};
 }
 
 static void run_forward(device_pair *pair, const block *b)
@@ -109,6 +111,8 @@ static void run_backward(device_pair *pair, const block *b)
     wefti_math_tensor d_in = pair_rows(pair, b->d_in, ROWS, WIDTH);
     wefti_math_tensor dw_in =
         pair_rows(pair, b->dw_in, EXPERTS * 2 * HALF, WIDTH);
+    wefti_math_tensor dw_own =
+        pair_rows(pair, b->dw_own, EXPERTS * 2 * HALF, WIDTH);
 
     pair_ok(wefti_stream_expert_dots(stream, &dots, &made, &x, &place));
     pair_ok(wefti_stream_route_backward(stream, &d_logits, &dots, &affinity,
@@ -119,6 +123,8 @@ static void run_backward(device_pair *pair, const block *b)
                                      &d_gate_up, &w_in, &counts));
     pair_ok(wefti_stream_expert_gemm(stream, WEFTI_EXPERT_WEIGHTS, &rows,
                                      &d_gate_up, &dw_in, &counts));
+    pair_ok(wefti_stream_expert_gemm(stream, WEFTI_EXPERT_WEIGHTS, &rows,
+                                     &d_gate_up, &dw_own, &counts));
 }
 
 static void check_block(device_pair *pair, weft_dtype own, double near)
@@ -145,6 +151,7 @@ static void check_block(device_pair *pair, weft_dtype own, double near)
     pair_near(pair, b.d_gate_up, 100 * near, near, "d_gate_up");
     pair_near(pair, b.d_in, 1000 * near, near, "d_in");
     pair_near(pair, b.dw_in, 1000 * near, near, "dw_in");
+    pair_near(pair, b.dw_own, 1000 * near, near, "dw_own");
     pair_clear(pair);
 }
 

@@ -5,6 +5,7 @@
 #include "tests/trainer/pause_job.h"
 
 #include "tests/seed.h"
+#include "tests/trainer/wrapped.h"
 #include "trainer/checkpoint/checkpoint_index.h"
 #include "trainer/train_step.h"
 
@@ -96,14 +97,6 @@ static void hold_commit(void)
     pause_holds = false;
 }
 
-weft_status __real_wefti_train_step_run(wefti_replica *replica,
-                                        wefti_train_step_modes modes,
-                                        const double times[WEFTI_STEP_TIMES],
-                                        wefti_train_step_result *result_out);
-weft_status __wrap_wefti_train_step_run(wefti_replica *replica,
-                                        wefti_train_step_modes modes,
-                                        const double times[WEFTI_STEP_TIMES],
-                                        wefti_train_step_result *result_out);
 weft_status __wrap_wefti_train_step_run(wefti_replica *replica,
                                         wefti_train_step_modes modes,
                                         const double times[WEFTI_STEP_TIMES],
@@ -114,12 +107,6 @@ weft_status __wrap_wefti_train_step_run(wefti_replica *replica,
 }
 
 /* The linker sends the calls of the code under test here (-Wl,--wrap). */
-weft_status __real_wefti_checkpoint_commit(const wefti_checkpoint_owner *owner,
-                                           const char *dir, uint64_t step,
-                                           size_t keep_count);
-weft_status __wrap_wefti_checkpoint_commit(const wefti_checkpoint_owner *owner,
-                                           const char *dir, uint64_t step,
-                                           size_t keep_count);
 weft_status __wrap_wefti_checkpoint_commit(const wefti_checkpoint_owner *owner,
                                            const char *dir, uint64_t step,
                                            size_t keep_count)

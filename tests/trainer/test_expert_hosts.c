@@ -11,6 +11,7 @@
  */
 #include "overlap/moe_core.h"
 #include "tests/trainer/job.h"
+#include "tests/trainer/wrapped.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -27,15 +28,6 @@ static scratch own;
 static atomic_int most_hosts, hops;
 static atomic_size_t tokens_seen;
 static const char *placing[2]; /* settings of jobs on several ranks */
-
-weft_status __real_weft_moe_dispatch(weft_moe *moe, const void *x,
-                                     const int32_t *expert, const float *weight,
-                                     size_t tokens, weft_stream *stream,
-                                     weft_moe_batch *batch_out);
-weft_status __wrap_weft_moe_dispatch(weft_moe *moe, const void *x,
-                                     const int32_t *expert, const float *weight,
-                                     size_t tokens, weft_stream *stream,
-                                     weft_moe_batch *batch_out);
 
 static int count_hosts(const wefti_moe_layout *layout, const int32_t *expert)
 {

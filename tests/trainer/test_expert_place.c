@@ -12,6 +12,7 @@
  *          step.
  */
 #include "tests/trainer/job.h"
+#include "tests/trainer/wrapped.h"
 #include "trainer/train_step.h"
 #include "weft/moe.h"
 
@@ -62,14 +63,6 @@ static size_t slots_each;                      /* of a rank; 0: none is */
 static _Thread_local uint64_t step;            /* at hand; 0: none */
 static _Thread_local size_t calls;
 
-weft_status __real_wefti_train_step_run(wefti_replica *replica,
-                                        wefti_train_step_modes modes,
-                                        const double times[WEFTI_STEP_TIMES],
-                                        wefti_train_step_result *result_out);
-weft_status __wrap_wefti_train_step_run(wefti_replica *replica,
-                                        wefti_train_step_modes modes,
-                                        const double times[WEFTI_STEP_TIMES],
-                                        wefti_train_step_result *result_out);
 weft_status __wrap_wefti_train_step_run(wefti_replica *replica,
                                         wefti_train_step_modes modes,
                                         const double times[WEFTI_STEP_TIMES],
@@ -83,14 +76,6 @@ weft_status __wrap_wefti_train_step_run(wefti_replica *replica,
     return status;
 }
 
-weft_status __real_weft_moe_dispatch(weft_moe *moe, const void *x,
-                                     const int32_t *expert, const float *weight,
-                                     size_t tokens, weft_stream *stream,
-                                     weft_moe_batch *batch_out);
-weft_status __wrap_weft_moe_dispatch(weft_moe *moe, const void *x,
-                                     const int32_t *expert, const float *weight,
-                                     size_t tokens, weft_stream *stream,
-                                     weft_moe_batch *batch_out);
 weft_status __wrap_weft_moe_dispatch(weft_moe *moe, const void *x,
                                      const int32_t *expert, const float *weight,
                                      size_t tokens, weft_stream *stream,

@@ -14,6 +14,7 @@
  */
 #include "tests/seed.h"
 #include "tests/trainer/job.h"
+#include "tests/trainer/wrapped.h"
 #include "trainer/checkpoint/checkpoint.h"
 #include "trainer/checkpoint/saver.h"
 #include "trainer/report/metrics.h"
@@ -102,12 +103,6 @@ weft_status __wrap_wefti_checkpoint_begin(const wefti_checkpoint_owner *owner,
     return __real_wefti_checkpoint_begin(owner, where, step);
 }
 
-weft_status __real_wefti_checkpoint_commit(const wefti_checkpoint_owner *owner,
-                                           const char *where, uint64_t step,
-                                           size_t keep_count);
-weft_status __wrap_wefti_checkpoint_commit(const wefti_checkpoint_owner *owner,
-                                           const char *where, uint64_t step,
-                                           size_t keep_count);
 weft_status __wrap_wefti_checkpoint_commit(const wefti_checkpoint_owner *owner,
                                            const char *where, uint64_t step,
                                            size_t keep_count)
@@ -127,14 +122,6 @@ weft_status __wrap_wefti_checkpoint_commit(const wefti_checkpoint_owner *owner,
     return status;
 }
 
-weft_status __real_wefti_train_step_run(wefti_replica *replica,
-                                        wefti_train_step_modes modes,
-                                        const double times[WEFTI_STEP_TIMES],
-                                        wefti_train_step_result *result_out);
-weft_status __wrap_wefti_train_step_run(wefti_replica *replica,
-                                        wefti_train_step_modes modes,
-                                        const double times[WEFTI_STEP_TIMES],
-                                        wefti_train_step_result *result_out);
 weft_status __wrap_wefti_train_step_run(wefti_replica *replica,
                                         wefti_train_step_modes modes,
                                         const double times[WEFTI_STEP_TIMES],

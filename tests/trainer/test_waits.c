@@ -9,6 +9,7 @@
  */
 #include "job.h"
 #include "tests/seed.h"
+#include "tests/trainer/wrapped.h"
 #include "trainer/train_step.h"
 #include "weft/op.h"
 #include "weft/p2p.h"
@@ -58,14 +59,6 @@ WRAP(weft_op_post, !stream, (op, epoch, comm, stream), const weft_op *op,
 WRAP(weft_p2p_post, !stream, (list, length, comm, stream), const weft_p2p *list,
      size_t length, weft_comm *comm, weft_stream *stream)
 
-weft_status __real_wefti_train_step_run(wefti_replica *replica,
-                                        wefti_train_step_modes modes,
-                                        const double times[WEFTI_STEP_TIMES],
-                                        wefti_train_step_result *result_out);
-weft_status __wrap_wefti_train_step_run(wefti_replica *replica,
-                                        wefti_train_step_modes modes,
-                                        const double times[WEFTI_STEP_TIMES],
-                                        wefti_train_step_result *result_out);
 weft_status __wrap_wefti_train_step_run(wefti_replica *replica,
                                         wefti_train_step_modes modes,
                                         const double times[WEFTI_STEP_TIMES],

@@ -394,6 +394,58 @@ static void test_experts_that_moved_are_saved_once(void **state)
     job_result_fini(&want);
 }
 
+static void check_same(const cJSON *a, const cJSON *b, const char *name)
+{
+    assert_true(number(a, name) == number(b, name));
+}
+
+/* The last placements of a run, of which got has gone on from inside. */
+static void check_moves(const char *want_path, const char *got_path)
+{
+    cJSON *want = read_moves(want_path), *got = read_moves(got_path);
+    const int all = cJSON_GetArraySize(want), count = cJSON_GetArraySize(got);
+    assert_true(count > 0 && count <= all);
+    for (int i = 0; i < count; i++) {
+        const cJSON *a = cJSON_GetArrayItem(want, all - count + i);
+        const cJSON *b = cJSON_GetArrayItem(got, i);
+        const cJSON *before = cJSON_GetObjectItemCaseSensitive(a, "before");
+        const cJSON *there = cJSON_GetObjectItemCaseSensitive(b, "before");
+        check_same(a, b, "step");
+        check_same(a, b, "experts");
+        check_same(a, b, "ratio_planned");
+        check_same(before, there, "ratio");
+        check_same(before, there, "steps");
+    }
+    cJSON_Delete(want);
+    cJSON_Delete(got);
+}
+
+/* Saved between two placements, with experts where the first has brought them
+ * and some of the loads by which the second goes. */
+static void test_placement_is_saved(void **state)
+{
+    const char *every = job_is_sanitized() ? EVERY(3) : EVERY(4);
+    const layout saves = {4, {EP(4), every, REDUNDANT(4), SAVES(2)}};
+    const layout goes_on = {4, {EP(4), every, REDUNDANT(4)}};
+    char whole_json[600], json[600];
+    (void)state;
+    snprintf(whole_json, sizeof(whole_json), "%.500s",
+             scratch_path(&own, "whole.json"));
+    snprintf(json, sizeof(json), "%.500s", scratch_path(&own, "summary.json"));
+    job_result want = run_good(&saves, 2 * SAVED, NULL, whole_json);
+    job_result got = run_good(&goes_on, 2 * SAVED, forget_last("saved2"), json);
+    assert_int_equal(got.steps, SAVED);
+    for (size_t i = 0; i < got.steps; i++) {
+        assert_true(got.loss[i] == want.loss[SAVED + i]);
+        assert_true(got.grad_norm[i] == want.grad_norm[SAVED + i]);
+    }
+    assert_true(got.val_loss == want.val_loss);
+    assert_true(got.val_loss_ema == want.val_loss_ema);
+    check_moves(whole_json, json);
+    job_result_fini(&want);
+    job_result_fini(&got);
+}
+
 static void test_experts_that_cannot_move_are_refused_by_name(void **state)
 {
     static const struct {
@@ -434,6 +486,7 @@ int main(void)
         cmocka_unit_test(test_experts_of_two_ranks_move_bit_by_bit),
         cmocka_unit_test(test_experts_of_skewed_loads_come_to_be_even),
         cmocka_unit_test(test_experts_that_moved_are_saved_once),
+        cmocka_unit_test(test_placement_is_saved),
         cmocka_unit_test(test_experts_that_cannot_move_are_refused_by_name)};
     return cmocka_run_group_tests(tests, open_scratch, close_scratch);
 }

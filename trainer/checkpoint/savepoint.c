@@ -214,8 +214,9 @@ static weft_status copy_state(wefti_replica *replica)
     return status;
 }
 
-/* Of the step: the thread that averages has come to it first. */
-static weft_status copy_averages(wefti_replica *replica)
+/* What only the host has: the averages of the step, to which the thread that
+ * averages has come first, and where experts are. */
+static weft_status copy_host(wefti_replica *replica)
 {
     const wefti_saver *saver = replica->saver;
     weft_status status = wefti_ema_settle(replica->ema);
@@ -257,7 +258,7 @@ weft_status wefti_savepoint_write(const wefti_savepoint *point,
     if (status == WEFT_OK && wefti_saver_writes(replica->saver)) {
         status = copy_state(replica);
         if (status == WEFT_OK) {
-            status = copy_averages(replica);
+            status = copy_host(replica);
         }
         if (status == WEFT_OK) {
             wefti_saver_start(replica->saver, &save);

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "trainer/checkpoint/checkpoint_folder.h"
 #include "trainer/checkpoint/pause.h"
+#include "trainer/checkpoint/placed_experts.h"
 #include "trainer/ema.h"
 
 #include <inttypes.h>
@@ -200,17 +201,33 @@ static weft_status get_all(wefti_checkpoint_reader *reader,
     return status;
 }
 
+/* What this rank needs, with experts where the step has them. */
+static weft_status check_step(wefti_checkpoint_reader *reader,
+                              wefti_replica *replica, bool inside,
+                              wefti_placed_experts *placed,
+                              wefti_state_list *list)
+{
+    weft_status status = wefti_placed_experts_read(replica, reader, placed);
+    if (status == WEFT_OK) {
+        wefti_placed_experts_swap(replica, placed);
+        status = wefti_state_list_shares(replica, true, list);
+    }
+    return status == WEFT_OK ? get_all(reader, replica, list, inside, true)
+                             : status;
+}
+
 /* All ranks check what they need before any changes anything. */
 static weft_status read_step(const wefti_savepoint *point,
-                             wefti_replica *replica, const found *newest,
-                             const wefti_state_list *list)
+                             wefti_replica *replica, const found *newest)
 {
     const wefti_checkpoint_header expect =
         make_expected(point, replica->config.data);
     wefti_checkpoint_reader *reader = NULL;
+    wefti_placed_experts placed = {0};
+    wefti_state_list list = {0};
     weft_status status = open_step(point->dir, newest, &expect, &reader);
     if (status == WEFT_OK) {
-        status = get_all(reader, replica, list, newest->inside, true);
+        status = check_step(reader, replica, newest->inside, &placed, &list);
     }
     if (status != WEFT_OK) {
         name_older(point, &expect, newest);
@@ -218,8 +235,12 @@ static weft_status read_step(const wefti_savepoint *point,
     status = agree(replica, status);
     if (status == WEFT_OK) {
         status = agree(replica,
-                       get_all(reader, replica, list, newest->inside, false));
+                       get_all(reader, replica, &list, newest->inside, false));
+    } else {
+        wefti_placed_experts_swap(replica, &placed);
     }
+    wefti_placed_experts_fini(&placed);
+    wefti_state_list_fini(&list);
     wefti_checkpoint_reader_close(reader);
     return status;
 }
@@ -265,13 +286,7 @@ static weft_status read_newest(const wefti_savepoint *point,
     if (status != WEFT_OK || newest.step < 0) {
         return status;
     }
-    wefti_state_list list;
-    status = wefti_state_list_shares(replica, true, &list);
-    status = agree(replica, status);
-    if (status == WEFT_OK) {
-        status = read_step(point, replica, &newest, &list);
-    }
-    wefti_state_list_fini(&list);
+    status = read_step(point, replica, &newest);
     if (status == WEFT_OK) {
         point->owner->origin.run = newest.done.origin.run;
         status = wefti_replica_round(replica);

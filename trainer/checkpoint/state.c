@@ -5,6 +5,7 @@
 #include "trainer/checkpoint/state.h"
 
 #include "base/error.h"
+#include "trainer/checkpoint/placed_experts.h"
 #include "trainer/ema.h"
 
 #include <stdio.h>
@@ -212,8 +213,8 @@ weft_status wefti_state_list_shares(const wefti_replica *replica, bool copies,
                                     wefti_state_list *list_out)
 {
     size_t most = wefti_state_count_pieces(replica, copies);
-    *list_out = (wefti_state_list){
-        .pieces = calloc(most + 1, sizeof(*list_out->pieces))};
+    *list_out = (wefti_state_list){.pieces = calloc(most + WEFTI_PLACED_PIECES,
+                                                    sizeof(*list_out->pieces))};
     if (!list_out->pieces) {
         return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for a list of %zu",
                            most);
@@ -222,6 +223,9 @@ weft_status wefti_state_list_shares(const wefti_replica *replica, bool copies,
     list_out->shares = list_out->count;
     if (replica->ema) {
         add_averages(replica, copies, list_out);
+    }
+    if (!copies) {
+        wefti_placed_experts_list(replica, list_out);
     }
     return WEFT_OK;
 }

@@ -61,7 +61,8 @@ size_t wefti_state_count_pieces(const wefti_replica *replica, bool copies);
 
 /*
  * wefti_state_list_shares - a list of those, and of the weights' average where
- * the replica has one. Returns OK | ERR_NO_MEMORY.
+ * the replica has one; without copies of what else is saved of it
+ * (trainer/checkpoint/placed_experts.h). Returns OK | ERR_NO_MEMORY.
  */
 WEFT_NODISCARD weft_status wefti_state_list_shares(const wefti_replica *replica,
                                                    bool copies,

@@ -101,7 +101,7 @@ static void list_layer(const wefti_moved_list *what, const wefti_tensor *tensor,
                        wefti_on_piece *on, void *context)
 {
     const wefti_expert_map *map = &what->plan->expert_map;
-    const size_t layer = tensor->info.module - 1;
+    const size_t layer = wefti_tensor_decoder_layer(what->plan, tensor);
     const int32_t *now = wefti_expert_map_experts(map, layer);
     for (size_t to = 0; to < map->slots; to++) {
         const size_t expert =

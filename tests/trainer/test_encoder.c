@@ -11,6 +11,7 @@
 #include "tests/seed.h"
 #include "tests/trainer/job.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -22,6 +23,8 @@
 #define SCHEDULE(name)  "parallel.schedule=" #name
 #define CHUNKS(count)   "parallel.virtual_pipeline_model_parallel_size=" #count
 #define ENCODER(count)  "parallel.encoder_virtual_stages=" #count
+#define TENSOR(ranks)   "parallel.tensor_model_parallel_size=" #ranks
+#define EXPERTS(ranks)  "parallel.expert_model_parallel_size=" #ranks
 
 static scratch own;
 static job_result reference; /* of one rank */
@@ -151,6 +154,65 @@ static void test_bf16_gives_the_same_bits(void **state)
     job_result_fini(&wanted);
 }
 
+static void check_close(const job_result *wanted, const job *what)
+{
+    job_result got = run(what);
+    assert_int_equal(got.steps, wanted->steps);
+    for (size_t i = 0; i < got.steps; i++) {
+        const double loss = wanted->loss[i], norm = wanted->grad_norm[i];
+        if (!(fabs(got.loss[i] - loss) < 1e-5 * loss) ||
+            !(fabs(got.grad_norm[i] - norm) < 1e-4 * norm)) {
+            fail_msg("%d ranks, %s, step %zu: loss %.9g, want %.9g, norm "
+                     "%.9g, want %.9g",
+                     what->nranks, what->settings[0], i, got.loss[i], loss,
+                     got.grad_norm[i], norm);
+        }
+    }
+    assert_true(fabs(got.val_loss - wanted->val_loss) <
+                1e-5 * wanted->val_loss);
+    assert_true(got.peaks_as_planned);
+    job_result_fini(&got);
+}
+
+/* Both branches' layers are shared, and what joins them. */
+static void test_ranks_that_share_layers_give_the_same_losses(void **state)
+{
+    const job jobs[] = {
+        {.nranks = 2, .settings = {TENSOR(2)}},
+        {.nranks = 4,
+         .settings = {TENSOR(2), PIPELINE(2), SCHEDULE(interleaved)}},
+        {.nranks = 4,
+         .settings = {TENSOR(2), PIPELINE(2), SCHEDULE(zbv),
+                      "memory.recompute=full"}},
+        {.nranks = 4, .settings = {TENSOR(4), "overlap.tensor=false"}},
+    };
+    (void)state;
+    for (size_t i = 0; i < (job_is_sanitized() ? 2 : 4); i++) {
+        check_close(&reference, &jobs[i]);
+    }
+}
+
+/* The decoder's layers have them; the encoder's stay dense. */
+static void test_decoder_of_experts_gives_the_same_losses(void **state)
+{
+#define SPARSE "model.experts=4", "model.ffn_size=64"
+    const job jobs[] = {
+        {.nranks = 2, .settings = {SPARSE, EXPERTS(2)}},
+        {.nranks = 4,
+         .settings = {SPARSE, EXPERTS(2), PIPELINE(2), SCHEDULE(interleaved),
+                      "moe.place_every=1"}},
+        {.nranks = 4, .settings = {SPARSE, EXPERTS(4), "memory.recompute=full"}},
+    };
+    const job alone = {.nranks = 1, .settings = {SPARSE}};
+#undef SPARSE
+    (void)state;
+    job_result wanted = run(&alone);
+    for (size_t i = 0; i < (job_is_sanitized() ? 2 : 3); i++) {
+        check_close(&wanted, &jobs[i]);
+    }
+    job_result_fini(&wanted);
+}
+
 /* A list of one's own, whose encoder stages are the first ones. */
 static void test_own_list_gives_the_same_bits(void **state)
 {
@@ -263,14 +325,13 @@ static const refusal refusals[] = {
      2,
      "parallel.compare: zbv is not possible in this version with "
      "model.encoder_layers"},
-    {{"parallel.tensor_model_parallel_size=2"},
+    {{TENSOR(2), "parallel.sequence_parallel=true"},
      2,
-     "parallel.tensor_model_parallel_size: 2 is not possible in this version "
-     "with model.encoder_layers from 1; allowed is 1"},
+     "parallel.sequence_parallel: true is not possible in this version with "
+     "model.encoder_layers from 1; allowed is false"},
     {{"parallel.context_parallel_size=2"},
      2,
      "context_parallel_size: 2 is not"},
-    {{"model.experts=2"}, 1, "model.experts: 2 is not possible"},
     {{"model.tie_embeddings=true"}, 1, "model.tie_embeddings: true is not"},
     {{"data.document_end=10"}, 1, "data.document_end: 10 is not possible"},
     {{"data.encoder_path=none"},
@@ -331,6 +392,8 @@ int main(void)
         cmocka_unit_test(test_every_layout_gives_the_same_bits),
         cmocka_unit_test(test_single_sequences_give_the_same_bits),
         cmocka_unit_test(test_bf16_gives_the_same_bits),
+        cmocka_unit_test(test_ranks_that_share_layers_give_the_same_losses),
+        cmocka_unit_test(test_decoder_of_experts_gives_the_same_losses),
         cmocka_unit_test(test_own_list_gives_the_same_bits),
         cmocka_unit_test(test_what_the_encoder_reads_matters),
         cmocka_unit_test(test_another_layout_goes_on),

@@ -43,11 +43,10 @@ static weft_status check_others(const wefti_config *config)
         bool is_used;
         const char *allowed;
     } rows[] = {
-        {"parallel", "tensor_model_parallel_size",
-         config->parallel.tensor_model_parallel_size > 1, "1"},
+        {"parallel", "sequence_parallel", config->parallel.sequence_parallel,
+         "false"},
         {"parallel", "context_parallel_size",
          config->parallel.context_parallel_size > 1, "1"},
-        {"model", "experts", config->model.experts > 0, "0"},
         {"model", "tie_embeddings", config->model.tie_embeddings, "false"},
         {"data", "document_end", config->data.document_end >= 0, "-1"},
     };

@@ -9,6 +9,10 @@
  *
  * The table is the decoder's embedding, listed by its block. Tokens are
  * embedded before the encoder's rows are awaited.
+ *
+ * Where ranks share layers, a token's row is one rank's, and zero on the others
+ * until they are summed, and so are the encoder's rows, which all have: the
+ * first rank's count.
  */
 #include "trainer/model/model_blocks.h"
 #include "trainer/program/node_math.h"
@@ -105,6 +109,22 @@ static weft_status join(const wefti_node_args *args)
                : status;
 }
 
+/* On ranks whose rows of the encoder are others' too, which count there. */
+static weft_status join_text(const wefti_node_args *args)
+{
+    const wefti_model_shape *shape = args->node->context;
+    const size_t first = shape->encoder_seq * shape->hidden;
+    const size_t whole = first + count_text(args) * shape->hidden;
+    weft_status status = join(args);
+    for (size_t i = 0; i < args->pass->batch->sequences && status == WEFT_OK;
+         i++) {
+        status = wefti_node_clear_values(
+            args, wefti_node_skip(args, args->values[JOIN_X], i * whole),
+            first);
+    }
+    return status;
+}
+
 static weft_status divide(const wefti_node_args *args)
 {
     const wefti_stage_port *port = &args->pass->output;
@@ -118,6 +138,7 @@ static void append(wefti_builder *builder)
 {
     wefti_program *program = builder->program;
     const size_t hidden = builder->shape->hidden;
+    const bool shares = wefti_builder_shares(builder);
     builder->residual = wefti_builder_add_residual(builder, "residual");
     builder->d_residual = wefti_builder_add_residual(builder, "d.residual.sum");
     size_t text = wefti_program_add_value(program, "embedded", hidden, true);
@@ -132,19 +153,27 @@ static void append(wefti_builder *builder)
                       .operand_count = 2,
                       .parameters = {wefti_builder_take_tensor(builder)},
                       .parameter_count = 1});
+    size_t joined =
+        shares ? wefti_program_add_value(program, "joined", hidden, true)
+               : builder->residual;
     wefti_program_add_node(
         program,
         &(wefti_node){
             .kind = WEFTI_NODE_AWAIT,
             .class_id = WEFT_CLASS_PP,
             .label = "join",
-            .calls = {join, divide},
+            .calls = {builder->plan->tensor.part > 0 ? join_text : join,
+                      divide},
             .context = builder->shape,
-            .operands = {[JOIN_X] = {builder->residual, WEFTI_F_WRITES},
+            .operands = {[JOIN_X] = {joined, WEFTI_F_WRITES},
                          [JOIN_TEXT] = {text, WEFTI_F_READS},
                          [JOIN_DX] = {builder->d_residual, WEFTI_I_READS},
                          [JOIN_DTEXT] = {dtext, WEFTI_I_WRITES}},
             .operand_count = 4});
+    if (shares) {
+        wefti_append_leave(builder, WEFTI_WHOLE, joined, builder->d_residual,
+                           builder->residual);
+    }
 }
 
 /* Its tensor is the embedding's. */

@@ -27,6 +27,13 @@ size_t wefti_tensor_embedding(const wefti_parameters *plan)
     return plan->modules[encoder_modules(&plan->shape)];
 }
 
+/* Modules are an encoder's, the embedding, then layers. */
+size_t wefti_tensor_decoder_layer(const wefti_parameters *plan,
+                                  const wefti_tensor *tensor)
+{
+    return tensor->info.module - encoder_modules(&plan->shape) - 1;
+}
+
 size_t wefti_tensor_of_layer(const wefti_parameters *plan, size_t layer)
 {
     const size_t before = plan->shape.encoder_layers;
@@ -169,9 +176,9 @@ static weft_status follow_map(const wefti_parameters *plan,
                            "have multiples of %d",
                            info->name, tensor->slot_elems, WEFTI_BLOCK_ELEMS);
     }
-    /* Modules are the embedding, then layers. */
-    tensor->experts = wefti_expert_map_experts(map, info->module - 1) + first;
-    tensor->replicas = wefti_expert_map_replicas(map, info->module - 1) + first;
+    const size_t layer = wefti_tensor_decoder_layer(plan, tensor);
+    tensor->experts = wefti_expert_map_experts(map, layer) + first;
+    tensor->replicas = wefti_expert_map_replicas(map, layer) + first;
     tensor->rows = info->rows / map->experts * wefti_expert_map_each(map);
     return WEFT_OK;
 }

@@ -214,6 +214,9 @@ wefti_layer_ends wefti_layer_run_ends(const wefti_model_shape *shape,
 size_t wefti_tensor_embedding(const wefti_parameters *plan);
 /* The first of a layer's, of the chain. */
 size_t wefti_tensor_of_layer(const wefti_parameters *plan, size_t layer);
+/* Which of the decoder's layers has it. */
+size_t wefti_tensor_decoder_layer(const wefti_parameters *plan,
+                                  const wefti_tensor *tensor);
 size_t wefti_tensor_final_norm(const wefti_parameters *plan);
 size_t
 wefti_tensor_bridge(const wefti_parameters *plan); /* the encoder's end */

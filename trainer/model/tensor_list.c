@@ -56,6 +56,7 @@ wefti_model_shape wefti_model_encoder(const wefti_model_shape *shape)
     own.vocab = WEFTI_MODEL_BYTES;
     own.sees_all = true;
     own.encoder_layers = own.encoder_seq = 0;
+    own.experts = 0;
     return own;
 }
 

@@ -62,6 +62,13 @@ weft_status wefti_node_clear(const wefti_node_args *args, real *dst,
     return wefti_stream_fill(args->pass->compute, &all, 0);
 }
 
+weft_status wefti_node_clear_values(const wefti_node_args *args, void *dst,
+                                    size_t elems)
+{
+    const tensor all = dense(args, dst, 1, elems);
+    return wefti_stream_fill(args->pass->compute, &all, 0);
+}
+
 weft_status wefti_node_add(const wefti_node_args *args, void *dst,
                            const void *a, const void *b, size_t elems)
 {

@@ -28,6 +28,10 @@ WEFT_NODISCARD weft_status wefti_node_copy_sum(const wefti_node_args *args,
 WEFT_NODISCARD weft_status wefti_node_clear(const wefti_node_args *args,
                                             real *dst, size_t elems);
 
+/* The same of values. */
+WEFT_NODISCARD weft_status wefti_node_clear_values(const wefti_node_args *args,
+                                                   void *dst, size_t elems);
+
 /* What lies so many elements behind at. */
 void *wefti_node_skip(const wefti_node_args *args, const void *at,
                       size_t elems);

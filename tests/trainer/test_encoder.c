@@ -201,7 +201,8 @@ static void test_decoder_of_experts_gives_the_same_losses(void **state)
         {.nranks = 4,
          .settings = {SPARSE, EXPERTS(2), PIPELINE(2), SCHEDULE(interleaved),
                       "moe.place_every=1"}},
-        {.nranks = 4, .settings = {SPARSE, EXPERTS(4), "memory.recompute=full"}},
+        {.nranks = 4,
+         .settings = {SPARSE, EXPERTS(4), "memory.recompute=full"}},
     };
     const job alone = {.nranks = 1, .settings = {SPARSE}};
 #undef SPARSE

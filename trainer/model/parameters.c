@@ -16,22 +16,9 @@ static size_t round_up(size_t value, size_t multiple)
     return (value + multiple - 1) / multiple * multiple;
 }
 
-/* Of the encoder, which come first. */
-static size_t encoder_modules(const wefti_model_shape *shape)
-{
-    return shape->encoder_layers > 0 ? shape->encoder_layers + 2 : 0;
-}
-
 size_t wefti_tensor_embedding(const wefti_parameters *plan)
 {
-    return plan->modules[encoder_modules(&plan->shape)];
-}
-
-/* Modules are an encoder's, the embedding, then layers. */
-size_t wefti_tensor_decoder_layer(const wefti_parameters *plan,
-                                  const wefti_tensor *tensor)
-{
-    return tensor->info.module - encoder_modules(&plan->shape) - 1;
+    return plan->modules[wefti_encoder_modules(&plan->shape)];
 }
 
 size_t wefti_tensor_of_layer(const wefti_parameters *plan, size_t layer)
@@ -43,7 +30,7 @@ size_t wefti_tensor_of_layer(const wefti_parameters *plan, size_t layer)
 size_t wefti_tensor_final_norm(const wefti_parameters *plan)
 {
     return plan
-        ->modules[encoder_modules(&plan->shape) + 1 + plan->shape.layers];
+        ->modules[wefti_encoder_modules(&plan->shape) + 1 + plan->shape.layers];
 }
 
 size_t wefti_tensor_bridge(const wefti_parameters *plan)

@@ -201,6 +201,12 @@ typedef struct wefti_start {
 void wefti_parameters_init(const wefti_parameters *plan, uint64_t seed,
                            const wefti_start *start, real *const *values_out);
 
+/* Of the encoder, which come first. */
+static inline size_t wefti_encoder_modules(const wefti_model_shape *shape)
+{
+    return shape->encoder_layers > 0 ? shape->encoder_layers + 2 : 0;
+}
+
 /* Whether a run is of the encoder, and whether it has its branch's first and
  * last layer. */
 typedef struct wefti_layer_ends {
@@ -214,9 +220,13 @@ wefti_layer_ends wefti_layer_run_ends(const wefti_model_shape *shape,
 size_t wefti_tensor_embedding(const wefti_parameters *plan);
 /* The first of a layer's, of the chain. */
 size_t wefti_tensor_of_layer(const wefti_parameters *plan, size_t layer);
-/* Which of the decoder's layers has it. */
-size_t wefti_tensor_decoder_layer(const wefti_parameters *plan,
-                                  const wefti_tensor *tensor);
+/* Modules are an encoder's, the embedding, then layers: which of the decoder's
+ * layers has a tensor. */
+static inline size_t wefti_tensor_decoder_layer(const wefti_parameters *plan,
+                                                const wefti_tensor *tensor)
+{
+    return tensor->info.module - wefti_encoder_modules(&plan->shape) - 1;
+}
 size_t wefti_tensor_final_norm(const wefti_parameters *plan);
 size_t
 wefti_tensor_bridge(const wefti_parameters *plan); /* the encoder's end */

@@ -11,6 +11,7 @@
 #include "trainer/run_state.h"
 
 #include "base/error.h"
+#include "comm/make/comm_bytes.h"
 #include "comm/oob/source.h"
 #include "device/cuda.h"
 #include "trainer/agreement.h"
@@ -19,6 +20,7 @@
 #include "trainer/exchange/hugging_face.h"
 #include "trainer/expert_hosts.h"
 #include "trainer/expert_place.h"
+#include "trainer/footprint.h"
 #include "trainer/generate.h"
 #include "trainer/pipe/pipe_schedule.h"
 #include "trainer/run_plan.h"
@@ -297,6 +299,9 @@ static weft_status open_placing(wefti_run_state *state)
 weft_status wefti_run_open_replica(wefti_run_state *state)
 {
     const wefti_config *config = &state->config;
+    const wefti_replica_before before = {
+        .held_bytes = wefti_footprint_held_bytes(state->comm),
+        .comms_bytes = wefti_comm_count_made(state->comm)};
     size_t spans = wefti_run_spans(config, weft_comm_get_nranks(state->comm),
                                    wefti_data_validation_windows(&state->data));
     weft_status status = weft_ledger_create(spans, &state->ledger);
@@ -318,6 +323,7 @@ weft_status wefti_run_open_replica(wefti_run_state *state)
     replica.encoder_data =
         config->model.encoder_layers > 0 ? &state->encoder_data : NULL;
     replica.ledger = state->ledger;
+    replica.before = before;
     replica.copies = config->checkpoint.every > 0 && config->checkpoint.async;
     status = wefti_replica_init(&state->replica, &replica);
     state->has_replica = status == WEFT_OK;

@@ -14,6 +14,7 @@
 #include "trainer/checkpoint/saver.h"
 #include "trainer/ema.h"
 #include "trainer/memory_need.h"
+#include "trainer/model/expert_exchange.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -52,6 +53,27 @@ static size_t count_levels(const wefti_replica *replica)
     return wefti_gradient_count_levels(wefti_replica_count_passes(replica));
 }
 
+/* Of communicators whose messages are copied, as rows of a micro-batch are: by
+ * ranks that share layers, heads of a sequence, or experts. */
+static size_t count_staging(const wefti_replica *replica)
+{
+    const wefti_model_shape *shape = &replica->plan.shape;
+    const wefti_pipe *pipe = &replica->pipe;
+    weft_comm *const *mesh = replica->mesh.comms;
+    weft_comm *const comms[] = {
+        mesh[WEFTI_MESH_TENSOR], pipe->link.ulysses,
+        wefti_experts_here(&replica->plan) ? NULL : mesh[WEFTI_MESH_EXPERTS]};
+    const size_t rows =
+        replica->config.micro_batch * wefti_replica_length(replica);
+    const size_t bytes =
+        rows * shape->hidden * weft_dtype_bytes(wefti_model_dtype(shape));
+    size_t sum = 0;
+    for (size_t i = 0; i < sizeof(comms) / sizeof(comms[0]); i++) {
+        sum += comms[i] ? wefti_comm_plan_staging(comms[i], bytes) : 0;
+    }
+    return sum;
+}
+
 /* Communicators and the ledger are there before anything of the model. */
 static size_t count_books(const wefti_replica *replica)
 {
@@ -60,7 +82,8 @@ static size_t count_books(const wefti_replica *replica)
     return (size_t)(wefti_comm_count_made(config->comm) -
                     config->before.comms_bytes) +
            (config->ledger ? wefti_ledger_count_bytes(config->ledger) : 0) +
-           (saver ? saver->list.count * sizeof(*saver->list.pieces) : 0);
+           (saver ? saver->list.count * sizeof(*saver->list.pieces) : 0) +
+           count_staging(replica);
 }
 
 /* Of a replica that has been opened. */

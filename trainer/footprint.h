@@ -9,9 +9,9 @@
  * program files are nobody's.
  *
  * Planned are the arrays that grow with model and batch, what communicators and
- * the ledger are made with, and the list of what is saved. Not planned, but in
- * what is measured: staging of messages, stacks of streams, scratch of the
- * matrix library, lists of nodes.
+ * the ledger are made with, what messages are staged in where they are copied,
+ * and the list of what is saved. Not planned, but in what is measured: stacks
+ * of streams, scratch of the matrix library, lists of nodes.
  */
 #ifndef TRAINER_FOOTPRINT_H
 #define TRAINER_FOOTPRINT_H

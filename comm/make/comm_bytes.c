@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/sized.h"
 #include "comm/core/live.h"
+#include "comm/fabric/stager.h"
 #include "comm/mem/mem.h"
 #include "comm/net/inbound.h"
 
@@ -131,6 +132,26 @@ static uint64_t count_region(const weft_comm *comm)
                                 shared->layout.region_bytes);
 }
 
+uint64_t wefti_comm_count_made(weft_comm *comm)
+{
+    uint64_t bytes = 0;
+    pthread_mutex_lock(&comm->engine->lock);
+    for (const weft_comm *each = comm->engine->comms; each; each = each->next) {
+        bytes += each->heap_bytes + each->fabric.shared.layout.staging;
+    }
+    pthread_mutex_unlock(&comm->engine->lock);
+    return bytes;
+}
+
+size_t wefti_comm_plan_staging(const weft_comm *comm, size_t bytes)
+{
+    if (comm->nranks == 1 || bytes <= WEFTI_PAYLOAD_BYTES) {
+        return 0;
+    }
+    return bytes <= WEFTI_AREA_BYTES ? WEFTI_AREAS * bytes
+                                     : WEFTI_STAGER_FAR_BYTES;
+}
+
 uint64_t wefti_comm_count_part(weft_comm *comm)
 {
     wefti_engine *engine = comm->engine;
@@ -148,16 +169,5 @@ uint64_t wefti_comm_count_part(weft_comm *comm)
         }
     }
     pthread_mutex_unlock(&engine->lock);
-    return bytes;
-}
-
-uint64_t wefti_comm_count_made(weft_comm *comm)
-{
-    uint64_t bytes = 0;
-    pthread_mutex_lock(&comm->engine->lock);
-    for (const weft_comm *each = comm->engine->comms; each; each = each->next) {
-        bytes += each->heap_bytes + each->fabric.shared.layout.staging;
-    }
-    pthread_mutex_unlock(&comm->engine->lock);
     return bytes;
 }

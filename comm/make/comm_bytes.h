@@ -13,12 +13,20 @@
 
 /*
  * wefti_comm_count_made - what they were made with: their own memory, and of
- * what is shared the cells that every operation uses. Staging, which grows with
- * what is sent, is not in it, nor are weft_mems.
+ * what is shared the cells that every operation uses. Staging is not in it, nor
+ * are weft_mems.
  *
  * Threads     any.  Blocks: no, but for the engine's lock; so below.
  */
 uint64_t wefti_comm_count_made(weft_comm *comm);
+
+/*
+ * wefti_comm_plan_staging - what of a communicator's staging is used once many
+ * operations have sent so many bytes each, one at a time, and copied: those
+ * that entries do not hold take turns in all areas, or a staging buffer's part
+ * (comm/fabric/stager.h). Where they are written near it is less.
+ */
+size_t wefti_comm_plan_staging(const weft_comm *comm, size_t bytes);
 
 /*
  * wefti_comm_count_part - of the memory that ranks of the host share, this

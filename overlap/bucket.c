@@ -13,6 +13,7 @@
 
 #include "base/error.h"
 #include "base/sized.h"
+#include "comm/make/explain.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -289,26 +290,15 @@ weft_status weft_bucket_ready(weft_bucket_set *set, size_t bucket)
     return weft_gate_signal(set->arrived, bucket, set->epoch, compute);
 }
 
-/* A gate knows that its operation has failed; the communicator, why. */
-static weft_status report_fault(const weft_bucket_set *set, weft_status status)
-{
-    weft_fault fault = {.size_bytes = sizeof(fault)};
-    if (status < 0 &&
-        weft_comm_get_fault(set->config.comm, &fault) == WEFT_OK &&
-        fault.status != WEFT_OK) {
-        return wefti_error(fault.status, "%s", fault.text);
-    }
-    return status;
-}
-
 weft_status weft_bucket_wait(weft_bucket_set *set, size_t bucket)
 {
     weft_status status = check_bucket(set, bucket);
     if (status != WEFT_OK || set->epoch == 0) {
         return status;
     }
-    return report_fault(set, weft_gate_wait(set->arrived, bucket, set->epoch,
-                                            set->config.compute));
+    return wefti_comm_explain_fault(
+        set->config.comm,
+        weft_gate_wait(set->arrived, bucket, set->epoch, set->config.compute));
 }
 
 weft_status weft_bucket_test(weft_bucket_set *set, size_t bucket)
@@ -317,5 +307,6 @@ weft_status weft_bucket_test(weft_bucket_set *set, size_t bucket)
     if (status != WEFT_OK || set->epoch == 0) {
         return status;
     }
-    return report_fault(set, weft_gate_test(set->arrived, bucket, set->epoch));
+    return wefti_comm_explain_fault(
+        set->config.comm, weft_gate_test(set->arrived, bucket, set->epoch));
 }

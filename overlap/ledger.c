@@ -47,6 +47,11 @@ static weft_status allocate(weft_ledger *ledger, size_t slots)
         ledger->slots[i].state = &ledger->states[i];
         ledger->slots[i].ledger = ledger;
     }
+    /* Taken now, or the first steps would be slower, and a run's memory grow
+     * until all events are there once. */
+    for (size_t i = 0; i < ledger->event_room; i++) {
+        ledger->events[i].kind = WEFTI_TRACE_STEP;
+    }
     ledger->slot_count = slots;
     /* A transfer is two intervals: its wait and its move. */
     weft_status status = wefti_timeline_init(&ledger->timeline, 2 * slots);
@@ -78,6 +83,14 @@ weft_status weft_ledger_create(size_t spans_per_step, weft_ledger **ledger_out)
     ledger->step_begin_ns = wefti_clock_ns();
     *ledger_out = ledger;
     return WEFT_OK;
+}
+
+size_t wefti_ledger_count_bytes(const weft_ledger *ledger)
+{
+    return sizeof(*ledger) +
+           ledger->slot_count *
+               (sizeof(*ledger->slots) + sizeof(*ledger->states)) +
+           ledger->event_room * sizeof(*ledger->events);
 }
 
 /* The entry of an engine, or of NULL: a free one; NULL: there is none. */

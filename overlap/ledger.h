@@ -41,6 +41,12 @@ void wefti_ledger_visit(const weft_ledger *ledger,
                                       const wefti_trace_event *event),
                         void *context);
 
+/*
+ * wefti_ledger_count_bytes - what its records and events take, all of it from
+ * the beginning; what a step's breakdown needs on the way is not in it.
+ */
+size_t wefti_ledger_count_bytes(const weft_ledger *ledger);
+
 /* What an attached communicator calls; context is the ledger. */
 void wefti_ledger_moved(void *context, const wefti_transfer *transfer);
 

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/sized.h"
 #include "comm/core/live.h"
+#include "comm/make/explain.h"
 #include "comm/watch/abort.h"
 #include "device/device.h"
 #include "weft/op.h"
@@ -163,13 +164,7 @@ static weft_status end(const call *of, weft_status status)
     if (status == WEFT_OK && of->waits) {
         status = weft_stream_wait(of->stream);
     }
-    weft_fault fault = {.size_bytes = sizeof(fault)};
-    if (status < 0 &&
-        weft_comm_get_fault(of->moe->config.comm, &fault) == WEFT_OK &&
-        fault.status != WEFT_OK) {
-        return wefti_error(fault.status, "%s", fault.text);
-    }
-    return status;
+    return wefti_comm_explain_fault(of->moe->config.comm, status);
 }
 
 /* ---- arguments ------------------------------------------------------------

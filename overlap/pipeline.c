@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/sized.h"
+#include "comm/make/explain.h"
 #include "overlap/pipeline_check.h"
 #include "overlap/pipeline_core.h"
 #include "overlap/pipeline_gather.h"
@@ -450,7 +451,7 @@ void weft_pipeline_resume(weft_pipeline *p)
 static weft_status fail(weft_pipeline *p, weft_status status)
 {
     snprintf(p->failure, sizeof(p->failure), "%s", weft_error_text());
-    weft_status fault = wefti_pipeline_transport_fault(&p->transport, status);
+    p->failed = wefti_comm_explain_fault(p->config.comm, status);
     weft_fault now = {.size_bytes = sizeof(now)};
     if (weft_comm_get_fault(p->config.comm, &now) == WEFT_OK &&
         now.status == WEFT_OK) {
@@ -460,8 +461,7 @@ static weft_status fail(weft_pipeline *p, weft_status status)
     } else {
         snprintf(p->failure, sizeof(p->failure), "%s", weft_error_text());
     }
-    p->failed = fault;
-    return wefti_error(fault, "%s", p->failure);
+    return wefti_error(p->failed, "%s", p->failure);
 }
 
 weft_status wefti_pipeline_check_alive(const weft_pipeline *p)

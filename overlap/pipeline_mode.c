@@ -4,6 +4,7 @@
  */
 #include "overlap/pipeline_mode.h"
 
+#include "comm/make/explain.h"
 #include "overlap/pipeline_core.h"
 
 void wefti_pipeline_set_mode(weft_pipeline *p, weft_bucket_mode mode)
@@ -23,7 +24,7 @@ static weft_status wait_for(wefti_pipeline_transport *t,
         status = weft_gate_wait(gate, chunk, epoch, t->compute);
         wefti_pipeline_record_resume(record);
     }
-    return wefti_pipeline_transport_fault(t, status);
+    return wefti_comm_explain_fault(t->comm, status);
 }
 
 weft_status wefti_pipeline_transport_clear(wefti_pipeline_transport *t,

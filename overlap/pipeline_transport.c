@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "comm/make/explain.h"
 
 #include <stdlib.h>
 
@@ -104,17 +105,6 @@ weft_status wefti_pipeline_transport_open(wefti_pipeline_transport *t, int peer,
 {
     weft_stream **stream = out ? &t->out[peer] : &t->in[peer];
     return *stream ? WEFT_OK : weft_stream_create(t->device, 0, stream);
-}
-
-weft_status wefti_pipeline_transport_fault(const wefti_pipeline_transport *t,
-                                           weft_status status)
-{
-    weft_fault fault = {.size_bytes = sizeof(fault)};
-    if (status != WEFT_OK && weft_comm_get_fault(t->comm, &fault) == WEFT_OK &&
-        fault.status != WEFT_OK) {
-        return wefti_error(fault.status, "%s", fault.text);
-    }
-    return status;
 }
 
 /* ---- messages -------------------------------------------------------------
@@ -218,7 +208,7 @@ static weft_status wait_chunk(struct weft_rows_tie *tie, size_t chunk)
         status = weft_gate_wait(t->arrived, at, epoch, t->compute);
         wefti_pipeline_record_resume(tie->record);
     }
-    return wefti_pipeline_transport_fault(t, status);
+    return wefti_comm_explain_fault(t->comm, status);
 }
 
 weft_status weft_rows_wait(weft_rows *rows, size_t end_row)

@@ -106,10 +106,6 @@ WEFT_NODISCARD weft_status wefti_pipeline_transport_clear(
 WEFT_NODISCARD weft_status
 wefti_pipeline_transport_settle(wefti_pipeline_transport *transport);
 
-/* The communicator's fault and its text; otherwise status as it is. */
-WEFT_NODISCARD weft_status wefti_pipeline_transport_fault(
-    const wefti_pipeline_transport *transport, weft_status status);
-
 static inline void *
 wefti_pipeline_transport_data(const wefti_pipeline_transport *transport,
                               int buffer)

@@ -305,22 +305,11 @@ void weft_ring_destroy(weft_ring *ring)
 /* ---- a round --------------------------------------------------------------
  */
 
-/* Gates and posts know that something has failed; the communicator, what. */
-static weft_status report(const weft_ring *ring, weft_status status)
-{
-    weft_fault fault = {.size_bytes = sizeof(fault)};
-    if (status < 0 &&
-        weft_comm_get_fault(ring->config.comm, &fault) == WEFT_OK &&
-        fault.status != WEFT_OK) {
-        return wefti_error(fault.status, "%s", fault.text);
-    }
-    return status;
-}
-
 static weft_status wait_gate(const weft_ring *ring, weft_gate *gate,
                              size_t chunk, uint64_t epoch, weft_stream *stream)
 {
-    return report(ring, weft_gate_wait(gate, chunk, epoch, stream));
+    return wefti_comm_explain_fault(ring->config.comm,
+                                    weft_gate_wait(gate, chunk, epoch, stream));
 }
 
 static weft_status wait_parts(const weft_ring *ring, weft_gate *gate,
@@ -428,10 +417,12 @@ static weft_status check_round(const weft_ring *ring,
         return wefti_comm_refuse(ring->config.comm, "the ring's comm");
     }
     if (ring->failed != WEFT_OK) {
-        return report(ring, wefti_error(ring->failed,
-                                        "a round of \"%s\" has failed: allowed "
-                                        "is to destroy it",
-                                        ring->config.label));
+        return wefti_comm_explain_fault(
+            ring->config.comm,
+            wefti_error(ring->failed,
+                        "a round of \"%s\" has failed: allowed "
+                        "is to destroy it",
+                        ring->config.label));
     }
     const bool over = ring->next > (size_t)ring->nranks;
     if (begins != over) {
@@ -479,7 +470,7 @@ weft_status weft_ring_post(weft_ring *ring, void *own_block,
     for (int i = 0; i < ring->lane_count && status == WEFT_OK; i++) {
         status = post_lane(ring, &ring->lanes[i]);
     }
-    ring->failed = report(ring, status);
+    ring->failed = wefti_comm_explain_fault(ring->config.comm, status);
     return ring->failed;
 }
 

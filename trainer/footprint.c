@@ -2,15 +2,19 @@
 /*
  * trainer/footprint.c - memory as planned, and as the kernel counts it.
  *
- * Source of the kernel's figures: proc(5), /proc/self/status.
+ * Source of the kernel's figures: proc(5), /proc/self/smaps_rollup, which looks
+ * at each page: the counters of /proc/self/status may lag behind.
  */
 #include "trainer/footprint.h"
 
 #include "base/error.h"
 #include "base/memory_limit.h"
+#include "comm/make/comm_bytes.h"
+#include "overlap/ledger.h"
 #include "trainer/checkpoint/saver.h"
 #include "trainer/ema.h"
 #include "trainer/memory_need.h"
+#include "trainer/model/expert_exchange.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -49,6 +53,39 @@ static size_t count_levels(const wefti_replica *replica)
     return wefti_gradient_count_levels(wefti_replica_count_passes(replica));
 }
 
+/* Of communicators whose messages are copied, as rows of a micro-batch are: by
+ * ranks that share layers, heads of a sequence, or experts. */
+static size_t count_staging(const wefti_replica *replica)
+{
+    const wefti_model_shape *shape = &replica->plan.shape;
+    const wefti_pipe *pipe = &replica->pipe;
+    weft_comm *const *mesh = replica->mesh.comms;
+    weft_comm *const comms[] = {
+        mesh[WEFTI_MESH_TENSOR], pipe->link.ulysses,
+        wefti_experts_here(&replica->plan) ? NULL : mesh[WEFTI_MESH_EXPERTS]};
+    const size_t rows =
+        replica->config.micro_batch * wefti_replica_length(replica);
+    const size_t bytes =
+        rows * shape->hidden * weft_dtype_bytes(wefti_model_dtype(shape));
+    size_t sum = 0;
+    for (size_t i = 0; i < sizeof(comms) / sizeof(comms[0]); i++) {
+        sum += comms[i] ? wefti_comm_plan_staging(comms[i], bytes) : 0;
+    }
+    return sum;
+}
+
+/* Communicators and the ledger are there before anything of the model. */
+static size_t count_books(const wefti_replica *replica)
+{
+    const wefti_replica_config *config = &replica->config;
+    const wefti_saver *saver = replica->saver;
+    return (size_t)(wefti_comm_count_made(config->comm) -
+                    config->before.comms_bytes) +
+           (config->ledger ? wefti_ledger_count_bytes(config->ledger) : 0) +
+           (saver ? saver->list.count * sizeof(*saver->list.pieces) : 0) +
+           count_staging(replica);
+}
+
 /* Of a replica that has been opened. */
 static wefti_footprint plan_of(const wefti_replica *replica)
 {
@@ -71,6 +108,7 @@ static wefti_footprint plan_of(const wefti_replica *replica)
     }
     sum.average_bytes = wefti_ema_plan_bytes(replica);
     sum.copy_bytes = replica->saver ? replica->saver->copy_bytes : 0;
+    sum.books_bytes = count_books(replica);
     return sum;
 }
 
@@ -79,13 +117,13 @@ static wefti_footprint plan_of(const wefti_replica *replica)
 
 /* In bytes, which may be more than any machine could count. */
 typedef struct estimate {
-    double parameters, gradients, moments, activations, average, copy;
+    double parameters, gradients, moments, activations, average, copy, books;
 } estimate;
 
 static double total(const estimate *sum)
 {
     return sum->parameters + sum->gradients + sum->moments + sum->activations +
-           sum->average + sum->copy;
+           sum->average + sum->copy + sum->books;
 }
 
 /* What a layer's activations are at least; in sizes that cannot overflow. */
@@ -115,7 +153,8 @@ static weft_status make_estimate(wefti_replica *replica, estimate *sum)
                       .moments = 2 * own,
                       .activations = bound_activations(replica),
                       .average = (double)wefti_ema_plan_bytes(replica),
-                      .copy = replica->config.copies ? 3 * own : 0};
+                      .copy = replica->config.copies ? 3 * own : 0,
+                      .books = (double)count_books(replica)};
     if (sum->activations > counts_exactly) {
         return WEFT_OK;
     }
@@ -191,7 +230,7 @@ static size_t total_bytes(const wefti_footprint *footprint)
     return footprint->parameters_bytes + footprint->gradients_bytes +
            footprint->moments_bytes + footprint->activations_bytes +
            footprint->buffers_bytes + footprint->average_bytes +
-           footprint->copy_bytes;
+           footprint->copy_bytes + footprint->books_bytes;
 }
 
 void wefti_footprint_print(const wefti_replica *replica, FILE *file)
@@ -201,46 +240,47 @@ void wefti_footprint_print(const wefti_replica *replica, FILE *file)
         file,
         "weft-train: rank 0 plans %.1f MB: parameters %.1f, gradients "
         "%.1f, moments %.1f%s, activations %.1f, buffers %.1f, average %.1f, "
-        "copy for checkpoints %.1f\n",
+        "copy for checkpoints %.1f, communicators and records %.1f\n",
         (double)total_bytes(&plan) * 1e-6, (double)plan.parameters_bytes * 1e-6,
         (double)plan.gradients_bytes * 1e-6, (double)plan.moments_bytes * 1e-6,
         replica->config.offload ? " (in the host's memory)" : "",
         (double)plan.activations_bytes * 1e-6,
         (double)plan.buffers_bytes * 1e-6, (double)plan.average_bytes * 1e-6,
-        (double)plan.copy_bytes * 1e-6);
+        (double)plan.copy_bytes * 1e-6, (double)plan.books_bytes * 1e-6);
 }
 
-/* A line such as "VmRSS:      1234 kB"; 0: there is none. */
-static uint64_t read_status_bytes(const char *name)
+/* This process's private memory. A line such as "Anonymous:   1234 kB". */
+static uint64_t count_private(void)
 {
-    char line[128];
+    static const char name[] = "Anonymous:";
+    char line[256];
     uint64_t kilobytes = 0;
-    size_t name_bytes = strlen(name);
-    FILE *file = fopen("/proc/self/status", "r");
+    FILE *file = fopen("/proc/self/smaps_rollup", "re");
     while (file && fgets(line, sizeof(line), file)) {
-        if (strncmp(line, name, name_bytes) == 0) {
-            kilobytes = strtoull(line + name_bytes + 1, NULL, 10);
+        if (strncmp(line, name, sizeof(name) - 1) == 0) {
+            kilobytes = strtoull(line + sizeof(name) - 1, NULL, 10);
             break;
         }
     }
     if (file) {
-        (void)fclose(file);
+        (void)fclose(file); /* it was only read */
     }
     return kilobytes * 1024;
 }
 
-uint64_t wefti_footprint_resident_bytes(void)
+uint64_t wefti_footprint_held_bytes(weft_comm *comm)
 {
-    return read_status_bytes("VmRSS");
+    const uint64_t bytes = count_private();
+    return bytes > 0 ? bytes + wefti_comm_count_part(comm) : 0;
 }
 
 void wefti_footprint_compare(const wefti_replica *replica,
                              uint64_t *planned_out, uint64_t *grown_out)
 {
-    wefti_footprint plan = plan_of(replica);
-    uint64_t peak_bytes = read_status_bytes("VmHWM");
+    const wefti_replica_config *config = &replica->config;
+    const wefti_footprint plan = plan_of(replica);
+    const uint64_t held = wefti_footprint_held_bytes(config->comm);
     *planned_out = total_bytes(&plan);
-    *grown_out = peak_bytes > replica->resident_bytes
-                     ? peak_bytes - replica->resident_bytes
-                     : 0;
+    *grown_out =
+        held > config->before.held_bytes ? held - config->before.held_bytes : 0;
 }

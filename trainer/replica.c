@@ -288,8 +288,7 @@ weft_status wefti_replica_init(wefti_replica *replica,
     *replica =
         (wefti_replica){.config = *config,
                         .rank = (size_t)weft_comm_get_rank(config->comm),
-                        .nranks = (size_t)weft_comm_get_nranks(config->comm),
-                        .resident_bytes = wefti_footprint_resident_bytes()};
+                        .nranks = (size_t)weft_comm_get_nranks(config->comm)};
     weft_status status = place(replica);
     if (status == WEFT_OK) {
         status = wefti_footprint_check(replica);

@@ -22,6 +22,12 @@ struct wefti_expert_place;
 struct wefti_pause;
 struct wefti_saver;
 
+/* Of this process, before its ledger and its replica were made: what it held
+ * (trainer/footprint.h), and what of it communicators were made with. */
+typedef struct wefti_replica_before {
+    uint64_t held_bytes, comms_bytes;
+} wefti_replica_before;
+
 /*
  * comm, device, ledger, data   borrowed; ledger may be NULL.
  * encoder_data                 likewise: the bytes of the model's encoder, in
@@ -57,6 +63,7 @@ typedef struct wefti_replica_config {
     wefti_ema_format ema; /* trainer/ema.h */
     double ema_decay;
     wefti_pipe_config pipe;
+    wefti_replica_before before;
 } wefti_replica_config;
 
 typedef struct wefti_replica {
@@ -74,7 +81,6 @@ typedef struct wefti_replica {
     struct wefti_expert_place *place; /* of experts; NULL: they stay */
     struct wefti_saver *saver; /* NULL: nothing is saved beside the training */
     wefti_parameter_group groups[WEFTI_TENSOR_GROUPS_MOST]; /* the plan's */
-    uint64_t resident_bytes; /* of the process, before all this was made */
     wefti_step_sums sums;
     int32_t *window;        /* [seq + 1]: a sequence, before it is cut */
     uint64_t step;          /* steps done */

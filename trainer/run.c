@@ -18,6 +18,7 @@
 #include "trainer/checkpoint/pause.h"
 #include "trainer/ema.h"
 #include "trainer/exchange/hugging_face.h"
+#include "trainer/expert_hosts.h"
 #include "trainer/footprint.h"
 #include "trainer/peak.h"
 #include "trainer/pipe/pipe_schedule.h"
@@ -468,6 +469,9 @@ static weft_status recover(wefti_run_state *state)
     }
     status =
         wefti_config_check(&state->config, weft_comm_get_nranks(state->comm));
+    if (status == WEFT_OK) { /* the groups are of other ranks, and hosts */
+        status = wefti_expert_hosts_settle(&state->config, state->comm);
+    }
     if (status == WEFT_OK) {
         status = wefti_run_open_replica(state);
     }

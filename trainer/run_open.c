@@ -11,14 +11,17 @@
 #include "trainer/run_state.h"
 
 #include "base/error.h"
+#include "comm/make/comm_bytes.h"
 #include "comm/oob/source.h"
 #include "device/cuda.h"
 #include "trainer/agreement.h"
 #include "trainer/checkpoint/pause.h"
 #include "trainer/ema.h"
 #include "trainer/exchange/hugging_face.h"
+#include "trainer/exchange/llama_names.h"
 #include "trainer/expert_hosts.h"
 #include "trainer/expert_place.h"
+#include "trainer/footprint.h"
 #include "trainer/generate.h"
 #include "trainer/pipe/pipe_schedule.h"
 #include "trainer/run_plan.h"
@@ -38,21 +41,33 @@ static weft_status count_ranks(const wefti_run_config *how, int *nranks_out)
     return WEFT_OK;
 }
 
-/* What a mixture of experts, or an encoder, does not have. */
+/* What an encoder does not have. */
 static weft_status check_options(const wefti_run_state *state)
 {
     const wefti_options *options = state->how.options;
-    const wefti_config *config = &state->config;
-    const bool encoder = config->model.encoder_layers > 0;
-    return (config->model.experts > 0 || encoder) &&
+    return state->config.model.encoder_layers > 0 &&
                    (options->export_hf || options->import_hf)
                ? wefti_error(WEFT_ERR_UNSUPPORTED,
-                             "%s: is for models without %s: Llama's names have "
+                             "%s: is for models without an encoder "
+                             "(model.encoder_layers: 0): Llama's names have "
                              "none",
-                             options->export_hf ? "--export-hf" : "--import-hf",
-                             encoder ? "an encoder (model.encoder_layers: 0)"
-                                     : "experts (model.experts: 0)")
+                             options->export_hf ? "--export-hf" : "--import-hf")
                : WEFT_OK;
+}
+
+/* When the hosts that have experts are known. */
+static weft_status check_exchange(const wefti_run_state *state)
+{
+    const wefti_options *options = state->how.options;
+    const wefti_model_shape shape = wefti_run_shape(&state->config);
+    weft_status status = options->export_hf || options->import_hf
+                             ? wefti_llama_check(&shape)
+                             : WEFT_OK;
+    return status == WEFT_OK
+               ? status
+               : wefti_error(status, "%s: %s",
+                             options->export_hf ? "--export-hf" : "--import-hf",
+                             weft_error_text());
 }
 
 static weft_status open_config(wefti_run_state *state)
@@ -167,7 +182,11 @@ static weft_status open_comm(wefti_run_state *state, weft_status own,
         return status;
     }
     status = wefti_expert_hosts_settle(&state->config, state->comm);
-    *everywhere = *everywhere || status == WEFT_ERR_INVALID;
+    if (status == WEFT_OK) {
+        status = check_exchange(state);
+    }
+    *everywhere = *everywhere || status == WEFT_ERR_INVALID ||
+                  status == WEFT_ERR_UNSUPPORTED;
     return status;
 }
 
@@ -297,6 +316,9 @@ static weft_status open_placing(wefti_run_state *state)
 weft_status wefti_run_open_replica(wefti_run_state *state)
 {
     const wefti_config *config = &state->config;
+    const wefti_replica_before before = {
+        .held_bytes = wefti_footprint_held_bytes(state->comm),
+        .comms_bytes = wefti_comm_count_made(state->comm)};
     size_t spans = wefti_run_spans(config, weft_comm_get_nranks(state->comm),
                                    wefti_data_validation_windows(&state->data));
     weft_status status = weft_ledger_create(spans, &state->ledger);
@@ -318,6 +340,7 @@ weft_status wefti_run_open_replica(wefti_run_state *state)
     replica.encoder_data =
         config->model.encoder_layers > 0 ? &state->encoder_data : NULL;
     replica.ledger = state->ledger;
+    replica.before = before;
     replica.copies = config->checkpoint.every > 0 && config->checkpoint.async;
     status = wefti_replica_init(&state->replica, &replica);
     state->has_replica = status == WEFT_OK;

@@ -4,6 +4,7 @@
  */
 #include "comm/make/explain.h"
 
+#include "base/error.h"
 #include "comm/net/net.h"
 #include "comm/pattern/shape.h"
 #include "comm/post/carried_route.h"
@@ -72,6 +73,15 @@ bool wefti_comm_reads_mapped(weft_comm *comm)
 {
     const char *why;
     return wefti_unstaged_find(comm, &why) != WEFTI_READING_STAGED;
+}
+
+weft_status wefti_comm_explain_fault(weft_comm *comm, weft_status status)
+{
+    weft_fault fault = {.size_bytes = sizeof(fault)};
+    return status < 0 && weft_comm_get_fault(comm, &fault) == WEFT_OK &&
+                   fault.status != WEFT_OK
+               ? wefti_error(fault.status, "%s", fault.text)
+               : status;
 }
 
 bool wefti_comm_is_oversubscribed(const weft_comm *comm)

@@ -47,6 +47,15 @@ const char *wefti_comm_staged_why(weft_comm *comm);
 /* Whether those in a weft_mem of comm are read there, all the same. */
 bool wefti_comm_reads_mapped(weft_comm *comm);
 
+/*
+ * wefti_comm_explain_fault - what a gate, or a post, shows only as a failure:
+ * the communicator's fault with its text, if it has one.
+ *
+ * Returns     status where that is none, or the communicator has no fault.
+ */
+WEFT_NODISCARD weft_status wefti_comm_explain_fault(weft_comm *comm,
+                                                    weft_status status);
+
 /* Whether this rank's host, as far as it can see, has more ranks than cores. */
 bool wefti_comm_is_oversubscribed(const weft_comm *comm);
 

@@ -1,22 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * comm/make/health.c - how a communicator and its ranks are, for people and
- * for programs; and what it costs in memory.
+ * for programs.
  */
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "base/sized.h"
 #include "comm/core/live.h"
-#include "comm/mem/mem.h"
-#include "comm/net/inbound.h"
 #include "comm/watch/peer_life.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 /* One rank as it looks now. */
 typedef struct rank_view {
@@ -200,96 +196,4 @@ weft_status weft_comm_get_health(weft_comm *comm, weft_comm_format format,
     }
     free(whole);
     return status;
-}
-
-/* ---- memory -------------------------------------------------------------- */
-
-/* Bytes of a mapping that are really there. */
-static uint64_t count_resident(const void *base, size_t bytes)
-{
-    enum { PAGES = 4096 };
-    static const size_t page_bytes = 4096;
-    unsigned char present[PAGES];
-    uint64_t pages = 0;
-    for (size_t at = 0; at < bytes; at += PAGES * page_bytes) {
-        size_t part = bytes - at;
-        part = part < PAGES * page_bytes ? part : PAGES * page_bytes;
-        if (mincore((unsigned char *)base + at, part, present) != 0) {
-            break;
-        }
-        for (size_t i = 0; i < (part + page_bytes - 1) / page_bytes; i++) {
-            pages += present[i] & 1;
-        }
-    }
-    return pages * page_bytes;
-}
-
-/* Bytes between two offsets of a file that are no hole. */
-static uint64_t count_data(int fd, off_t from, off_t end)
-{
-    uint64_t bytes = 0;
-    while (from < end) {
-        off_t data = lseek(fd, from, SEEK_DATA);
-        if (data < 0 || data >= end) {
-            break;
-        }
-        off_t hole = lseek(fd, data, SEEK_HOLE);
-        hole = hole < 0 || hole > end ? end : hole;
-        bytes += (uint64_t)(hole - data);
-        from = hole;
-    }
-    return bytes;
-}
-
-/* What is there of a range of the domain's memory, mapped at base. */
-static uint64_t count_shared(const weft_comm *comm, const void *base,
-                             uint64_t offset, size_t bytes)
-{
-    const wefti_membership *job = comm->engine->members;
-    return job->nranks > 1 ? count_data(job->memory_fd, (off_t)offset,
-                                        (off_t)(offset + bytes))
-                           : count_resident(base, bytes);
-}
-
-/* Adds what its weft_mems have, and what came from other domains. */
-static void add_used(weft_comm *comm, weft_comm_bytes *bytes)
-{
-    pthread_mutex_lock(&comm->engine->lock);
-    bytes->own_bytes += wefti_inbound_count_bytes(comm->fabric.inbound);
-    for (const weft_mem *mem = comm->mems; mem; mem = mem->next) {
-        bytes->shared_bytes +=
-            count_shared(comm, wefti_mapping_get_base(mem->mapping),
-                         mem->offset, mem->total_bytes);
-        bytes->reserved_bytes += mem->total_bytes;
-    }
-    pthread_mutex_unlock(&comm->engine->lock);
-}
-
-weft_status weft_comm_get_bytes(weft_comm *comm, weft_comm_bytes *bytes_out)
-{
-    if (!wefti_comm_is_live(comm)) {
-        return wefti_comm_refuse(comm, "comm");
-    }
-    if (!bytes_out) {
-        return wefti_error(WEFT_ERR_INVALID,
-                           "bytes_out is NULL: allowed is a weft_comm_bytes");
-    }
-    weft_status sized = wefti_sized_check(
-        "bytes_out", bytes_out->size_bytes,
-        offsetof(weft_comm_bytes, shared_bytes), sizeof(*bytes_out));
-    if (sized != WEFT_OK) {
-        return sized;
-    }
-    const wefti_layout *layout = &comm->fabric.shared.layout;
-    weft_comm_bytes found = {
-        .own_bytes =
-            comm->heap_bytes + count_resident(comm->arena, comm->arena_bytes),
-        .shared_bytes =
-            count_shared(comm, wefti_mapping_get_base(comm->mapping),
-                         comm->memory_offset, layout->total_bytes),
-        .reserved_bytes = wefti_layout_count_bytes(layout) + comm->arena_bytes,
-    };
-    add_used(comm, &found);
-    wefti_sized_write(bytes_out, &found, sizeof(found));
-    return WEFT_OK;
 }

@@ -59,8 +59,7 @@ static size_t cells_bytes(const weft_comm *comm)
     return round_up((size_t)comm->nranks * WEFT_MEM_SLOTS * sizeof(uint64_t));
 }
 
-/* rank: of this domain. */
-static unsigned char *get_part(const weft_mem *mem, int rank)
+unsigned char *wefti_mem_get_part(const weft_mem *mem, int rank)
 {
     const int place = mem->comm->fabric.shared.places[rank];
     return (unsigned char *)wefti_mapping_get_base(mem->mapping) + PAGE_BYTES +
@@ -70,14 +69,14 @@ static unsigned char *get_part(const weft_mem *mem, int rank)
 _Atomic uint64_t *wefti_mem_get_cell(const weft_mem *mem, int rank, int source,
                                      int slot)
 {
-    _Atomic uint64_t *cells = (void *)get_part(mem, rank);
+    _Atomic uint64_t *cells = (void *)wefti_mem_get_part(mem, rank);
     return cells + (size_t)source * WEFT_MEM_SLOTS + (size_t)slot;
 }
 
 unsigned char *wefti_mem_get_data(const weft_mem *mem, int rank)
 {
     if (!mem->registered) {
-        return get_part(mem, rank) + cells_bytes(mem->comm);
+        return wefti_mem_get_part(mem, rank) + cells_bytes(mem->comm);
     }
     return rank == mem->comm->rank ? mem->own : mem->reaches[rank].data;
 }

@@ -62,6 +62,9 @@ struct weft_mem {
     unsigned char *kept;      /* while it is tried: what was there before */
 };
 
+/* Where a rank's part begins, of this domain: part_bytes. */
+unsigned char *wefti_mem_get_part(const weft_mem *mem, int rank);
+
 /*
  * The counter of rank that source raises. local ranks only. Raised by
  * fetch-and-add (for a remote source by its messages, mem_remote.c), loaded by

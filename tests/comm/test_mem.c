@@ -15,7 +15,8 @@
 #include "tests/seed.h"
 
 #include "base/clock.h"
-#include "comm/core/core.h"
+#include "comm/make/comm_bytes.h"
+#include "comm/mem/mem.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -522,6 +523,40 @@ static int come_and_go(weft_comm *comm, void *context)
     return failures > 63 ? 63 : failures;
 }
 
+/* What a rank has written into another's part is the other's; apart, that one
+ * writes. */
+static int count_parts(weft_comm *comm, void *context)
+{
+    (void)context;
+    enum { BYTES = 1 << 20, ENTRIES_BYTES = 1 << 17 };
+    const int rank = weft_comm_get_rank(comm);
+    const int writer = spread_parts(0, 1) ? 1 : 0;
+    weft_mem *mem;
+    int failures = weft_mem_create(comm, BYTES, &mem) != WEFT_OK;
+    failures += weft_barrier(comm, NULL) != WEFT_OK;
+    const uint64_t before = wefti_comm_count_part(comm);
+    failures += before == 0;
+    failures += weft_barrier(comm, NULL) != WEFT_OK;
+    if (rank == writer) {
+        memset(wefti_mem_get_data(mem, 1), POISON, BYTES);
+    }
+    failures += weft_barrier(comm, NULL) != WEFT_OK;
+    const uint64_t grown = wefti_comm_count_part(comm) - before;
+    /* Entries of the barriers may have come, and the trial's page was there. */
+    failures += grown > (rank == 1 ? BYTES : 0) + ENTRIES_BYTES;
+    failures += rank == 1 && grown < BYTES - ENTRIES_BYTES;
+    failures += weft_barrier(comm, NULL) != WEFT_OK;
+    weft_mem_destroy(mem);
+    return failures;
+}
+
+static void test_mem_part_written_by_another_counts_as_its_owners(void **state)
+{
+    (void)state;
+    struct world world = {.nranks = 2, .call = count_parts};
+    assert_int_equal(world_run_processes(&world), 0);
+}
+
 static void test_mem_thousand_come_and_go_leave_nothing(void **state)
 {
     (void)state;
@@ -555,6 +590,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_mem_bad_arguments_refused_by_name),
         cmocka_unit_test(test_mem_wait_without_signal_timeout_names_slot),
         cmocka_unit_test(test_mem_thousand_come_and_go_leave_nothing),
+        cmocka_unit_test(test_mem_part_written_by_another_counts_as_its_owners),
         cmocka_unit_test(test_mem_put_from_device_memory_exact),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

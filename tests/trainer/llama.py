@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A Llama in plain Python, and its files: what other programs make of a model
-that weft-train has exported. Written from the format's and the model's
-description, with nothing of weft's in it."""
+"""A Llama in plain Python, with GLM-4.5's experts where a model has them, and
+its files: what other programs make of a model that weft-train has exported.
+Written from the formats' and the models' descriptions, with nothing of weft's
+in it."""
 import json
 import math
 import struct
@@ -108,11 +109,41 @@ class Llama:
     def weight(self, layer, name):
         return self.tensors["model.layers.%d.%s.weight" % (layer, name)]
 
-    def feed(self, layer, x):
-        gate = linear(self.weight(layer, "mlp.gate_proj"), x)
-        up = linear(self.weight(layer, "mlp.up_proj"), x)
-        return linear(self.weight(layer, "mlp.down_proj"),
+    def network(self, layer, name, x):
+        gate = linear(self.weight(layer, name + ".gate_proj"), x)
+        up = linear(self.weight(layer, name + ".up_proj"), x)
+        return linear(self.weight(layer, name + ".down_proj"),
                       [g / (1 + math.exp(-g)) * u for g, u in zip(gate, up)])
+
+    def choose(self, layer, x):
+        """Experts of a token, and their weights, which add up to 1."""
+        own = self.config
+        bias = self.tensors["model.layers.%d.mlp.gate.e_score_correction_bias"
+                            % layer]
+        affinity = [1 / (1 + math.exp(-v))
+                    for v in linear(self.weight(layer, "mlp.gate"), x)]
+        score = [a + b for a, b in zip(affinity, bias)]
+        each = own["n_routed_experts"] // own["n_group"]
+        groups = [range(g * each, (g + 1) * each)
+                  for g in range(own["n_group"])]
+        groups.sort(key=lambda group: -sum(sorted(
+            (score[e] for e in group), reverse=True)[:2]))
+        allowed = [e for group in groups[:own["topk_group"]] for e in group]
+        chosen = sorted(allowed, key=lambda e: (-score[e], e))
+        chosen = chosen[:own["num_experts_per_tok"]]
+        total = sum(affinity[e] for e in chosen) if own["norm_topk_prob"] else 1
+        return [(e, affinity[e] / total * own["routed_scaling_factor"])
+                for e in chosen]
+
+    def feed(self, layer, x):
+        if layer >= self.config.get("first_k_dense_replace", layer + 1):
+            parts = [[v * weight for v in self.network(
+                layer, "mlp.experts.%d" % expert, x)]
+                for expert, weight in self.choose(layer, x)]
+            if self.config["n_shared_experts"] > 0:
+                parts.append(self.network(layer, "mlp.shared_experts", x))
+            return [sum(part) for part in zip(*parts)]
+        return self.network(layer, "mlp", x)
 
     def logits(self, tokens):
         epsilon = self.config["rms_norm_eps"]

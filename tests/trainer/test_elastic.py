@@ -6,11 +6,12 @@ Goal: when a rank of four is killed at a random moment, the job ends well with
 three; its losses from the checkpoint on are, bit for bit, those of a run of
 three that resumes from that checkpoint. So it is when rank 0 is the one, when
 the batch does not divide, and when a second rank dies later; where ranks share
-layers, sequences or experts, whole groups of them go on, or none. One that began with an imported model and has no
-checkpoint begins with that model again. With NODES, such
-as 2x2, the four stand on emulated nodes (root and iproute2), and a whole node
-is lost; or only its link, and then one side alone goes on. Sums take no notice
-of the nodes then (WEFT_SUM_FLAT).
+layers, sequences or experts, whole groups of them go on, or none. One that
+began with an imported model and has no checkpoint begins with that model
+again. With NODES, such as 2x2, the four stand on emulated nodes (root and
+iproute2), and a whole node is lost; or only its link, and then one side alone
+goes on; and ranks that moe.node_limit forbids to share experts do not. Sums
+take no notice of the nodes then (WEFT_SUM_FLAT).
 
 Method: weft-run --elastic with a tiny model; the test waits until the metrics
 have a random number of lines (seed printed), kills by pid, and afterwards
@@ -215,6 +216,25 @@ def group_case():
     shutil.rmtree(folder)
 
 
+def hosts_case():
+    """Two ranks of each host have all experts together. Once one is lost, the
+    two that would go on are of two hosts, which moe.node_limit forbids."""
+    folder = make_folder(24)
+    metrics = folder + "/metrics.jsonl"
+    more = [word for setting in EXPERTS + (
+        "moe.node_limit=1", "moe.nodes=1") for word in ("--set", setting)]
+    job = start(folder, 4, "--metrics", metrics, *more)
+    kill_after(job, metrics, random.randint(1, STEPS - 8), 0)
+    _, err = job.communicate(timeout=DEADLINE_S)
+    # The rank that is over has ended well, and with it the job.
+    if "parts of the experts: one is on ranks 0 and 1, which are on " \
+       "different hosts" not in err or STEPS in read_lines(metrics):
+        fail("exit %d, without a word of the hosts, or to the end:\n%s"
+             % (job.returncode, err))
+    print("rank 0 killed, experts of a part on two hosts: the run ends by name")
+    shutil.rmtree(folder)
+
+
 def import_case():
     """No checkpoint to go back to, and rank 0, which has read it, is lost."""
     folder = make_folder(16)
@@ -307,6 +327,7 @@ def main():
     random.seed(seed)
     if NODES:
         run_case(24, random.choice([[0], [3], [2, 3]]))
+        hosts_case()
         for _ in range(20 if os.environ.get("WEFT_TEST_LONG") else 0):
             run_case(24, random.sample(range(4), random.randint(1, 3)))
         if os.environ.get("WEFT_TEST_LONG"):

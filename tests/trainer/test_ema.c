@@ -324,15 +324,19 @@ static void test_average_begins_as_the_parameters_of_a_step(void **state)
     job_result_fini(&got);
 }
 
-/* One of another format is refused by name. */
+/* One of another format is refused by key and formats. An older step without an
+ * average is not advised: nothing of the newest is damaged. */
 static void test_average_of_another_format_is_refused(void **state)
 {
     (void)state;
     char folder[300];
+    const char *const older[] = {"memory.ema=none", "train.steps=1",
+                                 "checkpoint.every=1", NULL};
     const char *const begun[] = {"memory.ema=bf16", "train.steps=2",
-                                 "checkpoint.every=2", NULL};
-    job_result before = run(1, begun, NULL);
+                                 "checkpoint.every=1", NULL};
+    job_result oldest = run(1, older, NULL);
     snprintf(folder, sizeof(folder), "%s/ckpt", own.dir);
+    job_result before = run(1, begun, folder);
     job what = {.nranks = 1,
                 .resume = folder,
                 .settings = {"model.layers=4", "model.seq_length=16",
@@ -341,8 +345,11 @@ static void test_average_of_another_format_is_refused(void **state)
                              "train.steps=3"}};
     job_result got = job_run(&own, &what);
     assert_int_equal(got.status, WEFT_ERR_INVALID);
-    assert_non_null(strstr(got.error, ".ema"));
+    assert_non_null(strstr(got.error, "memory.ema: fp32, but step 2 in "));
+    assert_non_null(strstr(got.error, "format bf16; allowed is bf16, or none"));
+    assert_null(strstr(got.error, "remove"));
     nftw(folder, scratch_remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    job_result_fini(&oldest);
     job_result_fini(&before);
     job_result_fini(&got);
 }

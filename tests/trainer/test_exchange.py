@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """test_exchange.py BIN_DIR
 
-Goal: what weft-train --export-hf writes is the model, to a program that knows
-nothing of weft's; the same bytes from every layout; --import-hf takes it back
+Goal: what weft-train --export-hf writes is the model, with experts too, to a
+program that knows nothing of weft's; the same bytes from every layout; --import-hf takes it back
 on any; a folder that is another model's, or damaged, is refused by name, and a
 place that cannot be written is, before the first step.
 
@@ -38,6 +38,11 @@ generate: {bytes: 20}
 """ % SEQ
 PIPE = "parallel.pipeline_model_parallel_size=2"
 TIED = "model.tie_embeddings=true"
+EXPERTS = ("model.experts=8", "model.experts_per_token=2",
+           "model.shared_experts=1", "model.ffn_size=64", "model.layers=2",
+           "moe.balance_every=1", "moe.balance_rate=0.05")
+EP = ("parallel.expert_model_parallel_size=2",)
+LIMIT = ("moe.nodes=2", "moe.node_limit=1")
 Q = "model.layers.1.self_attn.q_proj.weight"
 
 
@@ -80,6 +85,73 @@ class Exchange(ExchangeFolder):
                                            Llama(self.path("out")).loss), delta=1e-5)
                 self.assertEqual(sorted(os.listdir(self.path("out"))),
                                  ["config.json", "model.safetensors"])
+
+    def test_export_with_experts_is_the_model_to_another_program(self):
+        none = ("model.shared_experts=0",)
+        moves = EP + ("moe.place_every=2", "moe.redundant=2")
+        for ranks, sets, shared in ((1, (), 1), (1, none + (TIED,), 0),
+                                    (1, LIMIT, 1), (2, moves, 1)):
+            with self.subTest(sets=sets):
+                shutil.rmtree(self.path("out"), ignore_errors=True)
+                got = self.summary("--export-hf", "out", ranks=ranks,
+                                   sets=EXPERTS + sets)
+                model = Llama(self.path("out"))
+                self.assertEqual(model.config["n_shared_experts"], shared)
+                bias = [model.tensors[name] for name in model.tensors
+                        if name.endswith("e_score_correction_bias")]
+                self.assertEqual(len(bias), 2)
+                self.assertTrue(all(any(own) for own in bias))
+                self.assertAlmostEqual(got["val_loss"], self.validation_loss(
+                    model.loss), delta=1e-5)
+
+    def test_experts_of_an_import_are_the_same_bytes_on_any_layout(self):
+        loss = self.summary("--export-hf", "first", sets=EXPERTS)["val_loss"]
+        rows = ("parallel.tensor_model_parallel_size=2",
+                "parallel.sequence_parallel=true")
+        for name, ranks, sets in (
+                ("one", 1, ()), ("ep", 2, EP), ("copies", 4, EP),
+                ("pipe", 4, EP + (PIPE,)), ("rows", 2, EP + rows),
+                ("moves", 2, EP + ("moe.place_every=2", "moe.redundant=2"))):
+            with self.subTest(name=name):
+                got = self.summary("--import-hf", "first", "--export-hf", name,
+                                   ranks=ranks, sets=EXPERTS + sets +
+                                   ("train.steps=0",))
+                self.assertEqual(self.bytes(name), self.bytes("first"))
+                self.assertAlmostEqual(got["val_loss"], loss, delta=1e-6)
+
+    def test_other_experts_are_refused_by_key(self):
+        self.succeed("--export-hf", "first", sets=EXPERTS + ("train.steps=0",))
+        with open(self.path("first/config.json")) as file:
+            good = json.load(file)
+        self.assertEqual(good["architectures"], ["Glm4MoeForCausalLM"])
+        for key, value, part in (
+                ("model_type", "llama", 'model_type is "llama"'),
+                ("n_routed_experts", 16, "n_routed_experts is 16, but "
+                 "model.experts 8"),
+                ("num_experts_per_tok", None, "num_experts_per_tok is 8, but "
+                 "model.experts_per_token 2"),
+                ("n_shared_experts", 0, "n_shared_experts is 0, but "
+                 "model.shared_experts 1"),
+                ("moe_intermediate_size", 32, "but model.ffn_size 64"),
+                ("n_group", 2, "n_group is 2, but by moe.node_limit"),
+                ("first_k_dense_replace", None, "first_k_dense_replace is 1"),
+                ("norm_topk_prob", False, "norm_topk_prob is false"),
+                ("routed_scaling_factor", 2.5, "routed_scaling_factor is 2.5"),
+                ("partial_rotary_factor", None, "partial_rotary_factor is 0.5"),
+                ("use_qk_norm", True, "use_qk_norm is true")):
+            with self.subTest(key=key):
+                with open(self.path("first/config.json"), "w") as file:
+                    json.dump(dict(good, **{key: value}), file)
+                self.refuse(part, "--import-hf", "first", sets=EXPERTS)
+        got = self.refuse(
+            "--export-hf: moe.node_limit 2 of 2 experts a token",
+            "--export-hf", "out", sets=EXPERTS + ("moe.nodes=4",
+                                                  "moe.node_limit=2"))
+        self.assertNotIn("step", got.stderr)
+        self.refuse("--export-hf: is for models without an encoder",
+                    "--export-hf", "out", sets=(
+                        "model.encoder_layers=2", "model.encoder_seq_length=8",
+                        "data.encoder_path=text.txt"))
 
     def test_every_layout_exports_the_same_bytes(self):
         for tied in (), (TIED,):

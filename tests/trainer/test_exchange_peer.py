@@ -5,9 +5,10 @@
 Goal: Hugging Face's own programs take what weft-train --export-hf writes, and
 compute the same with it; what they write, weft-train takes.
 
-Method: transformers' Llama on torch, where Python has them (they are no part of
-Debian, and the test says which it lacks): its loss on the validation text beside
-the trainer's, and a model that it has drawn, imported and exported again.
+Method: transformers' Llama, and for experts its Glm4Moe, on torch, where Python
+has them (they are no part of Debian, and the test says which it lacks; before
+4.54 transformers has no Glm4Moe): their loss on the validation text beside the
+trainer's, and models that they have drawn, imported and exported again.
 """
 import importlib.util
 import shutil
@@ -25,6 +26,7 @@ if MISSING:
 import json
 
 import torch
+import transformers
 from safetensors.torch import load_file
 from transformers import LlamaConfig, LlamaForCausalLM
 
@@ -40,6 +42,12 @@ train: {steps: 8, micro_batch_size: 2, global_batch_size: 8, warmup_steps: 2,
         lr: 1.0e-2}
 checkpoint: {every: 0}
 """ % SEQ
+
+
+EXPERTS = ["model.experts=6", "model.experts_per_token=2",
+           "model.shared_experts=1", "moe.balance_every=1"]
+SETS = [word for one in EXPERTS for word in ("--set", one)]
+HAS_EXPERTS = hasattr(transformers, "Glm4MoeForCausalLM")
 
 
 class Peer(ExchangeFolder):
@@ -86,11 +94,46 @@ class Peer(ExchangeFolder):
         loss = self.summary("--import-hf", "theirs", "--export-hf", "ours",
                             "--set", "train.steps=0")["val_loss"]
         self.assertAlmostEqual(loss, self.loss(model), delta=1e-4)
-        ours = load_file(self.path("ours/model.safetensors"))
-        theirs = load_file(self.path("theirs/model.safetensors"))
+        self.check_same("ours", "theirs")
+
+    def check_same(self, *folders):
+        ours, theirs = (load_file(self.path(name + "/model.safetensors"))
+                        for name in folders)
         self.assertEqual(sorted(ours), sorted(theirs))
         for name in ours:
             self.assertTrue(torch.equal(ours[name], theirs[name]), name)
+
+    @unittest.skipUnless(HAS_EXPERTS, "transformers has no Glm4Moe")
+    def test_transformers_computes_the_same_with_experts(self):
+        for groups in [], ["--set", "moe.nodes=3", "--set",
+                           "moe.node_limit=1"]:
+            with self.subTest(groups=groups):
+                shutil.rmtree(self.path("out"), ignore_errors=True)
+                loss = self.summary("--export-hf", "out", *SETS,
+                                    *groups)["val_loss"]
+                model, info = \
+                    transformers.Glm4MoeForCausalLM.from_pretrained(
+                        self.path("out"), output_loading_info=True)
+                self.assertEqual(list(info["unexpected_keys"]), [])
+                self.assertEqual(list(info["missing_keys"]), [])
+                self.assertAlmostEqual(loss, self.loss(model), delta=1e-5)
+
+    @unittest.skipUnless(HAS_EXPERTS, "transformers has no Glm4Moe")
+    def test_a_model_with_experts_of_transformers_is_taken(self):
+        torch.manual_seed(1)
+        model = transformers.Glm4MoeForCausalLM(transformers.Glm4MoeConfig(
+            vocab_size=256, hidden_size=48, intermediate_size=80,
+            moe_intermediate_size=80, n_routed_experts=6,
+            num_experts_per_tok=2, n_shared_experts=1, num_hidden_layers=3,
+            num_attention_heads=6, num_key_value_heads=2, head_dim=8,
+            first_k_dense_replace=0, partial_rotary_factor=1.0,
+            max_position_embeddings=64, rope_theta=700.0,
+            initializer_range=0.3, rms_norm_eps=1e-6))
+        model.save_pretrained(self.path("theirs"), safe_serialization=True)
+        loss = self.summary("--import-hf", "theirs", "--export-hf", "ours",
+                            "--set", "train.steps=0", *SETS)["val_loss"]
+        self.assertAlmostEqual(loss, self.loss(model), delta=1e-4)
+        self.check_same("ours", "theirs")
 
 
 if __name__ == "__main__":

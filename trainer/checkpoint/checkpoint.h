@@ -260,9 +260,9 @@ WEFT_NODISCARD weft_status
 wefti_checkpoint_reader_get(wefti_checkpoint_reader *reader,
                             const wefti_checkpoint_piece *piece, void *value);
 
-/* Whether the step has a tensor of that name. */
+/* Whether the step has a tensor of that name, and of which type. */
 bool wefti_checkpoint_reader_has(const wefti_checkpoint_reader *reader,
-                                 const char *name);
+                                 const char *name, weft_dtype *dtype_out);
 
 /* NULL is legal. */
 void wefti_checkpoint_reader_close(wefti_checkpoint_reader *reader);

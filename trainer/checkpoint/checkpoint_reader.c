@@ -449,12 +449,17 @@ weft_status wefti_checkpoint_reader_get(wefti_checkpoint_reader *reader,
     }
     return status;
 }
+
 bool wefti_checkpoint_reader_has(const wefti_checkpoint_reader *reader,
-                                 const char *name)
+                                 const char *name, weft_dtype *dtype_out)
 {
     wefti_checkpoint_piece piece = {.elems = 1};
     snprintf(piece.name, sizeof(piece.name), "%s", name);
     const size_t i = find_first(&reader->index, &piece);
-    return i < reader->index.count &&
-           strcmp(reader->index.sections[i].piece.name, name) == 0;
+    const wefti_checkpoint_piece *found = &reader->index.sections[i].piece;
+    if (i == reader->index.count || strcmp(found->name, name) != 0) {
+        return false;
+    }
+    *dtype_out = found->dtype;
+    return true;
 }

@@ -64,8 +64,9 @@ static weft_status take(wefti_checkpoint_reader *reader,
                         const wefti_checkpoint_piece *piece, void **out)
 {
     const size_t bytes = piece->elems * weft_dtype_bytes(piece->dtype);
+    weft_dtype saved; /* compared when it is read */
     *out = NULL;
-    if (!wefti_checkpoint_reader_has(reader, piece->name)) {
+    if (!wefti_checkpoint_reader_has(reader, piece->name, &saved)) {
         return WEFT_OK;
     }
     *out = malloc(bytes);

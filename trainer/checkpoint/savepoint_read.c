@@ -155,16 +155,55 @@ static weft_status get_piece(wefti_checkpoint_reader *reader,
     return status;
 }
 
+/* Of the step's average, if it has one. */
+static bool find_average(const wefti_checkpoint_reader *reader,
+                         const wefti_replica *replica,
+                         const wefti_state_list *list, weft_dtype *dtype_out)
+{
+    return replica->ema && list->shares < list->count &&
+           wefti_checkpoint_reader_has(reader, list->pieces[list->shares].name,
+                                       dtype_out);
+}
+
+static const char *name_format(weft_dtype dtype)
+{
+    return dtype == WEFT_DTYPE_F32    ? "fp32"
+           : dtype == WEFT_DTYPE_BF16 ? "bf16"
+                                      : "fp8";
+}
+
+/* Whether the step's average has the format that this run was asked for: no
+ * step is damaged where it has another. */
+static weft_status check_format(const wefti_checkpoint_reader *reader,
+                                const wefti_replica *replica,
+                                const wefti_state_list *list,
+                                const wefti_savepoint *point,
+                                const found *newest)
+{
+    weft_dtype saved;
+    if (!find_average(reader, replica, list, &saved) ||
+        saved == list->pieces[list->shares].dtype) {
+        return WEFT_OK;
+    }
+    return wefti_error(
+        WEFT_ERR_INVALID,
+        "memory.ema: %s, but step %" PRId64 " in %s has an average of format "
+        "%s; allowed is %s, or none, which goes on without that average",
+        name_format(list->pieces[list->shares].dtype), newest->step, point->dir,
+        name_format(saved), name_format(saved));
+}
+
 /* Of a step that was saved without an average it begins as its parameters. */
 static weft_status get_averages(wefti_checkpoint_reader *reader,
                                 const wefti_replica *replica,
                                 const wefti_state_list *list, bool check)
 {
     weft_status status = WEFT_OK;
+    weft_dtype saved;
     if (!replica->ema || list->shares == list->count) {
         return WEFT_OK;
     }
-    if (!wefti_checkpoint_reader_has(reader, list->pieces[list->shares].name)) {
+    if (!find_average(reader, replica, list, &saved)) {
         return check ? WEFT_OK : wefti_ema_begin(replica->ema);
     }
     for (size_t i = list->shares; i < list->count && status == WEFT_OK; i++) {
@@ -202,18 +241,17 @@ static weft_status get_all(wefti_checkpoint_reader *reader,
 }
 
 /* What this rank needs, with experts where the step has them. */
-static weft_status check_step(wefti_checkpoint_reader *reader,
-                              wefti_replica *replica, bool inside,
-                              wefti_placed_experts *placed,
-                              wefti_state_list *list)
+static weft_status list_step(wefti_checkpoint_reader *reader,
+                             wefti_replica *replica,
+                             wefti_placed_experts *placed,
+                             wefti_state_list *list)
 {
     weft_status status = wefti_placed_experts_read(replica, reader, placed);
     if (status == WEFT_OK) {
         wefti_placed_experts_swap(replica, placed);
         status = wefti_state_list_shares(replica, true, list);
     }
-    return status == WEFT_OK ? get_all(reader, replica, list, inside, true)
-                             : status;
+    return status;
 }
 
 /* All ranks check what they need before any changes anything. */
@@ -225,11 +263,19 @@ static weft_status read_step(const wefti_savepoint *point,
     wefti_checkpoint_reader *reader = NULL;
     wefti_placed_experts placed = {0};
     wefti_state_list list = {0};
+    bool asked = true; /* for what the step has */
     weft_status status = open_step(point->dir, newest, &expect, &reader);
     if (status == WEFT_OK) {
-        status = check_step(reader, replica, newest->inside, &placed, &list);
+        status = list_step(reader, replica, &placed, &list);
     }
-    if (status != WEFT_OK) {
+    if (status == WEFT_OK) {
+        status = check_format(reader, replica, &list, point, newest);
+        asked = status == WEFT_OK;
+    }
+    if (status == WEFT_OK) {
+        status = get_all(reader, replica, &list, newest->inside, true);
+    }
+    if (status != WEFT_OK && asked) {
         name_older(point, &expect, newest);
     }
     status = agree(replica, status);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * trainer/exchange/hugging_face.h - a replica's parameters to and from a folder
- * that Hugging Face's Llama has: config.json and model.safetensors.
+ * that Hugging Face's Llama has, or with experts GLM-4.5 (glm4_moe):
+ * config.json and model.safetensors.
  *
  *   export   rank of a tensor --> rank 0 --> DIR.PID.new --> its name, DIR
  *   import   DIR --> rank 0 --> all ranks
@@ -10,7 +11,8 @@
  * matter: the same parameters make the same bytes on any number of ranks and in
  * any pipeline.
  *
- * Source: LlamaForCausalLM and LlamaConfig of huggingface/transformers.
+ * Source: LlamaForCausalLM, Glm4MoeForCausalLM and their configurations, of
+ * huggingface/transformers.
  */
 #ifndef TRAINER_EXCHANGE_HUGGING_FACE_H
 #define TRAINER_EXCHANGE_HUGGING_FACE_H

@@ -199,10 +199,19 @@ static weft_status pass_on(const wefti_replica *replica, real *values,
     return weft_p2p_post(&part, 1, replica->config.comm, NULL);
 }
 
-/* Whether this rank shares the layers of owner, the first of those. */
-static bool is_near(const wefti_replica *replica, int32_t owner)
+static bool has_experts(const wefti_tensor *tensor)
 {
-    return (int32_t)replica->rank - replica->mesh.at.tp == owner;
+    return tensor->info.split == WEFTI_SPLIT_EXPERT;
+}
+
+/* Whether this rank shares the tensor with owner, the first of those that do.
+ */
+static bool is_near(const wefti_replica *replica, const wefti_tensor *tensor,
+                    int32_t owner)
+{
+    const wefti_mesh_place *at = &replica->mesh.at;
+    return (int32_t)replica->rank - (has_experts(tensor) ? at->ep : at->tp) ==
+           owner;
 }
 
 /* A whole tensor, from all ranks that have parts of it; bits are kept. */
@@ -210,7 +219,7 @@ static weft_status collect_parts(const wefti_replica *replica,
                                  const wefti_tensor *tensor, real *room)
 {
     const size_t bytes = wefti_tensor_elems(&tensor->info) * sizeof(*room);
-    if (tensor->parts == 1) {
+    if (tensor->parts == 1 && !tensor->experts) {
         return wefti_replica_get(replica, tensor, room);
     }
     real *own = malloc(wefti_tensor_here_elems(tensor) * sizeof(*own) + 1);
@@ -221,9 +230,12 @@ static weft_status collect_parts(const wefti_replica *replica,
     memset(room, 0, bytes);
     if (status == WEFT_OK) {
         wefti_tensor_put(tensor, own, room);
-        status = weft_allreduce(room, room, bytes / sizeof(uint32_t),
-                                WEFT_DTYPE_U32, WEFT_REDOP_BOR,
-                                replica->mesh.comms[WEFTI_MESH_TENSOR], NULL);
+        status = weft_allreduce(
+            room, room, bytes / sizeof(uint32_t), WEFT_DTYPE_U32,
+            WEFT_REDOP_BOR,
+            replica->mesh.comms[has_experts(tensor) ? WEFTI_MESH_EXPERTS
+                                                    : WEFTI_MESH_TENSOR],
+            NULL);
     }
     free(own);
     return status;
@@ -244,7 +256,7 @@ static weft_status gather(const wefti_replica *replica, const int32_t *owners,
         if (tensor->copy) {
             continue;
         }
-        weft_status status = tensor->here && is_near(replica, owners[i])
+        weft_status status = tensor->here && is_near(replica, tensor, owners[i])
                                  ? collect_parts(replica, tensor, room)
                                  : WEFT_OK;
         if (status == WEFT_OK && owners[i] != 0 &&

@@ -163,15 +163,18 @@ static weft_status take_numbers(const source *own, const wefti_safetensor *item,
 static weft_status read_tensor(const source *own, const wefti_tensor_info *info,
                                void *raw, real *values)
 {
+    char name[WEFTI_LLAMA_NAME_BYTES];
     weft_status status = WEFT_OK;
-    for (size_t i = 0; i < info->piece_count && status == WEFT_OK; i++) {
+    for (size_t i = 0; i < wefti_llama_count_items(info) && status == WEFT_OK;
+         i++) {
+        const size_t rows = wefti_llama_name(info, i, name);
         const wefti_safetensor *item =
-            wefti_safetensors_find(&own->file.list, info->pieces[i].name);
+            wefti_safetensors_find(&own->file.list, name);
         status = wefti_safetensors_read(&own->file, item, raw);
         if (status == WEFT_OK) {
             status = take_numbers(own, item, raw, values);
         }
-        values += info->pieces[i].rows * info->columns;
+        values += rows * info->columns;
     }
     return status;
 }

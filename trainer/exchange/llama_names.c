@@ -9,6 +9,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 weft_status wefti_llama_path(const char *dir, const char *name,
                              char path_out[WEFTI_LLAMA_PATH_BYTES])
@@ -21,14 +22,36 @@ weft_status wefti_llama_path(const char *dir, const char *name,
                              dir, WEFTI_LLAMA_PATH_BYTES - 1);
 }
 
-static wefti_safetensor item_of(const wefti_tensor_info *info, size_t piece)
+size_t wefti_llama_count_items(const wefti_tensor_info *info)
 {
-    wefti_safetensor item = {.name = info->pieces[piece].name,
+    return info->piece_count * (info->repeats > 0 ? info->repeats : 1);
+}
+
+size_t wefti_llama_name(const wefti_tensor_info *info, size_t item,
+                        char name_out[WEFTI_LLAMA_NAME_BYTES])
+{
+    const wefti_tensor_piece *piece = &info->pieces[item % info->piece_count];
+    const int before = (int)strcspn(piece->name, "#");
+    if (piece->name[before]) {
+        snprintf(name_out, WEFTI_LLAMA_NAME_BYTES, "%.*s%zu%s", before,
+                 piece->name, item / info->piece_count,
+                 piece->name + before + 1);
+    } else {
+        snprintf(name_out, WEFTI_LLAMA_NAME_BYTES, "%s", piece->name);
+    }
+    return piece->rows;
+}
+
+static wefti_safetensor item_of(const wefti_tensor_info *info, size_t item_at,
+                                char name[WEFTI_LLAMA_NAME_BYTES])
+{
+    const size_t rows = wefti_llama_name(info, item_at, name);
+    wefti_safetensor item = {.name = name,
                              .dtype =
                                  info->dtype == WEFT_DTYPE_F64 ? "F64" : "F32",
                              .elem_bytes = weft_dtype_bytes(info->dtype),
                              .dimensions = wefti_tensor_dimensions(info)};
-    item.shape[0] = info->pieces[piece].rows;
+    item.shape[0] = rows;
     item.shape[item.dimensions - 1] = info->columns;
     return item;
 }
@@ -36,16 +59,24 @@ static wefti_safetensor item_of(const wefti_tensor_info *info, size_t piece)
 weft_status wefti_llama_items(const wefti_tensor_list *list,
                               wefti_safetensors *items_out)
 {
+    size_t most = 0;
+    for (size_t i = 0; i < list->count; i++) {
+        most += wefti_llama_count_items(&list->items[i]);
+    }
+    /* Names lie behind the items. */
     *items_out = (wefti_safetensors){
-        .items = calloc(list->count * WEFTI_TENSOR_PIECES_MOST,
-                        sizeof(*items_out->items))};
+        .items = calloc(most + 1,
+                        sizeof(*items_out->items) + WEFTI_LLAMA_NAME_BYTES)};
     if (!items_out->items) {
         return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for %zu tensors",
-                           list->count);
+                           most);
     }
+    char *names = (char *)(items_out->items + most);
     for (size_t i = 0; i < list->count; i++) {
-        for (size_t k = 0; k < list->items[i].piece_count; k++) {
-            items_out->items[items_out->count++] = item_of(&list->items[i], k);
+        const wefti_tensor_info *info = &list->items[i];
+        for (size_t k = 0; k < wefti_llama_count_items(info); k++) {
+            items_out->items[items_out->count++] = item_of(info, k, names);
+            names += WEFTI_LLAMA_NAME_BYTES;
         }
     }
     return WEFT_OK;

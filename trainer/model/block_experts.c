@@ -63,28 +63,30 @@ static void list(wefti_tensor_list *tensors, const wefti_model_shape *shape,
                              .pieces = {{"mlp.gate", experts}}});
     wefti_layer_list_tensor(
         tensors, layer,
-        &(wefti_tensor_info){.name = "router_bias",
-                             .kind = WEFTI_TENSOR_BIAS,
-                             .columns = experts,
-                             .pieces = {{"mlp.gate.bias", 1}}});
+        &(wefti_tensor_info){
+            .name = "router_bias",
+            .kind = WEFTI_TENSOR_BIAS,
+            .columns = experts,
+            .pieces = {{"mlp.gate.e_score_correction_bias", 1}}});
     wefti_layer_list_tensor(
         tensors, layer,
-        &(wefti_tensor_info){
-            .name = "experts_gate_up",
-            .kind = WEFTI_TENSOR_INPUT,
-            .columns = hidden,
-            .split = WEFTI_SPLIT_EXPERT,
-            .group = WEFTI_TENSOR_GROUP_EXPERTS,
-            .pieces = {{"mlp.experts.gate_up", experts * 2 * shape->ffn}}});
+        &(wefti_tensor_info){.name = "experts_gate_up",
+                             .kind = WEFTI_TENSOR_INPUT,
+                             .columns = hidden,
+                             .split = WEFTI_SPLIT_EXPERT,
+                             .group = WEFTI_TENSOR_GROUP_EXPERTS,
+                             .pieces = {{"mlp.experts.#.gate_proj", shape->ffn},
+                                        {"mlp.experts.#.up_proj", shape->ffn}},
+                             .repeats = experts});
     wefti_layer_list_tensor(
         tensors, layer,
-        &(wefti_tensor_info){
-            .name = "experts_down",
-            .kind = WEFTI_TENSOR_OUTPUT,
-            .columns = shape->ffn,
-            .split = WEFTI_SPLIT_EXPERT,
-            .group = WEFTI_TENSOR_GROUP_EXPERTS,
-            .pieces = {{"mlp.experts.down", experts * hidden}}});
+        &(wefti_tensor_info){.name = "experts_down",
+                             .kind = WEFTI_TENSOR_OUTPUT,
+                             .columns = shape->ffn,
+                             .split = WEFTI_SPLIT_EXPERT,
+                             .group = WEFTI_TENSOR_GROUP_EXPERTS,
+                             .pieces = {{"mlp.experts.#.down_proj", hidden}},
+                             .repeats = experts});
     if (shape->shared_experts > 0) {
         list_shared(tensors, shape, layer);
     }

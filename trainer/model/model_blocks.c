@@ -28,11 +28,13 @@ void wefti_layer_list_tensor(wefti_tensor_list *list, size_t layer,
     for (size_t k = 0; k < WEFTI_TENSOR_PIECES_MOST && info->pieces[k].rows > 0;
          k++) {
         snprintf(whole.pieces[k].name, sizeof(whole.pieces[k].name),
-                 "model.layers.%u.%.32s.weight", (unsigned)layer,
-                 info->pieces[k].name);
+                 "model.layers.%u.%.32s%s", (unsigned)layer,
+                 info->pieces[k].name,
+                 info->kind == WEFTI_TENSOR_BIAS ? "" : ".weight");
         whole.rows += info->pieces[k].rows;
         whole.piece_count++;
     }
+    whole.rows *= info->repeats > 0 ? info->repeats : 1;
     wefti_tensor_list_add(list, &whole);
 }
 

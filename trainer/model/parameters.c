@@ -547,10 +547,11 @@ void wefti_tensor_put(const wefti_tensor *tensor, const real *here,
                       real *whole_out)
 {
     const size_t all = wefti_tensor_here_elems(tensor);
-    for (size_t at = 0; at < all;) {
+    for (size_t at = 0, end; at < all;) {
         const wefti_tensor_stretch next = wefti_tensor_find(tensor, at);
+        const bool counts = !wefti_tensor_is_replica(tensor, at, &end);
         memcpy(whole_out + next.whole, here + at,
-               next.elems * sizeof(*whole_out));
+               (counts ? next.elems : 0) * sizeof(*whole_out));
         at += next.elems;
     }
 }

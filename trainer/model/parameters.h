@@ -261,7 +261,8 @@ size_t wefti_tensor_square_blocks(const wefti_parameters *plan,
 /* The stretch that begins at an element of what is here. */
 wefti_tensor_stretch wefti_tensor_find(const wefti_tensor *tensor, size_t here);
 
-/* What is here out of the whole tensor, or back into it. */
+/* What is here out of the whole tensor, or back into it; of an expert's
+ * replicas the first, so that the ranks' parts overlap nowhere. */
 void wefti_tensor_take(const wefti_tensor *tensor, const real *whole,
                        real *here_out);
 void wefti_tensor_put(const wefti_tensor *tensor, const real *here,

@@ -103,7 +103,8 @@ typedef enum wefti_tensor_split {
 
 /* Rows of a tensor that are a matrix of their own to other programs. */
 typedef struct wefti_tensor_piece {
-    char name[64]; /* as in Hugging Face's Llama */
+    char name[64]; /* as in Hugging Face's Llama or GLM-4.5; # stands for the
+                      number of a tensor's repeat */
     size_t rows;
     /* Runs of rows that stay whole, as heads do; 0: any rows. Where ranks are
      * more than these, several have the same. */
@@ -126,6 +127,8 @@ typedef struct wefti_tensor_info {
     size_t module; /* set by the list */
     wefti_tensor_piece pieces[WEFTI_TENSOR_PIECES_MOST]; /* from row 0 on */
     size_t piece_count;
+    size_t repeats; /* of all pieces, one after the other, such as experts; 0
+                       counts as 1 */
 } wefti_tensor_info;
 
 /* Lists are made twice: without items to count, then with room for them. */

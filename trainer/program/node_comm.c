@@ -8,6 +8,7 @@
 #include "trainer/program/node_comm.h"
 
 #include "base/error.h"
+#include "comm/make/explain.h"
 #include "weft/op.h"
 
 #include <stdlib.h>
@@ -206,16 +207,6 @@ static weft_status post(const wefti_node_args *args, bool inputs)
                : status;
 }
 
-/* What the communicator knows of a failure that a gate only shows. */
-static weft_status explain(const wefti_node_link *link, weft_status status)
-{
-    weft_fault fault = {.size_bytes = sizeof(fault)};
-    return status < 0 && weft_comm_get_fault(link->comm, &fault) == WEFT_OK &&
-                   fault.status != WEFT_OK
-               ? wefti_error(fault.status, "%s", fault.text)
-               : status;
-}
-
 static weft_status wait_for(const wefti_node_args *args, weft_gate *gate,
                             size_t chunk, uint64_t epoch)
 {
@@ -229,7 +220,7 @@ static weft_status wait_for(const wefti_node_args *args, weft_gate *gate,
         status = weft_gate_wait(gate, chunk, epoch, NULL);
         resume(link);
     }
-    return explain(link, status);
+    return wefti_comm_explain_fault(link->comm, status);
 }
 
 /* What was sent may be written again when all is done. */

@@ -409,11 +409,11 @@ function putRanks() {
     bytes(rank.grown_bytes), bytes(rank.memory_bytes)])),
     note(`Means over the ${facts.ranks[0].steps} steps of this run, each on ` +
         "its rank's clock. Memory planned is that of parameters, gradients, " +
-        "moments, activations and buffers; grown, by how much more was " +
-        "resident at most than before they were made, so with what " +
-        "communicators, the ledger and the matrix library took since; peak, " +
-        "all that was resident. Ranks that are threads of one process share " +
-        "it."));
+        "moments, activations, buffers, communicators and the ledger; grown, " +
+        "by how much more the rank held of its own after training than " +
+        "before they were made, without what it reads in other ranks' " +
+        "memory; peak, all that was resident. Of ranks that are threads of " +
+        "one process the last two are the process's."));
 }
 
 function putTraffic() {

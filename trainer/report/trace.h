@@ -32,7 +32,7 @@ typedef struct wefti_rank_sums {
     uint64_t steps;
     double step_ms, compute_ms, exposed_ms, bubble_ms, skew_ms, idle_ms;
     uint64_t planned_bytes; /* memory: of the replica (trainer/footprint.h) */
-    uint64_t grown_bytes;   /* and since it was opened, at most */
+    uint64_t grown_bytes;   /* and what it has come to, likewise */
 } wefti_rank_sums;
 
 /* One rank, as it travels. Times of its own clock. */

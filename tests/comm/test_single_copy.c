@@ -88,14 +88,15 @@ static void run_everywhere(bool single)
     struct world world = {.call = run_all, .context = &single};
     setenv("WEFT_SINGLE_COPY", single ? "on" : "off", 1);
     setenv("WEFT_CHUNK_BYTES", "8192", 1);
-    for (world.nranks = 2; world.nranks <= 3; world.nranks++) {
+    /* Under a sanitizer three: some send to two, and to one. */
+    const bool few = getenv("WEFT_TEST_FEW") != NULL;
+    for (world.nranks = few ? 3 : 2; world.nranks <= (few ? 3 : 4);
+         world.nranks++) {
         assert_int_equal(world_run_processes(&world), 0);
     }
-    world.nranks = 4;
-    assert_int_equal(world_run_processes(&world), 0);
     bool never = false; /* threads' buffers may be gone after a fault */
     world.context = &never;
-    for (world.nranks = 2; world.nranks <= 3; world.nranks++) {
+    for (world.nranks = few ? 3 : 2; world.nranks <= 3; world.nranks++) {
         assert_int_equal(world_run_threads(&world), 0);
     }
     unsetenv("WEFT_CHUNK_BYTES");

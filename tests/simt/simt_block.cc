@@ -147,15 +147,25 @@ unsigned simt_barrier(simt_place place, bool predicate)
     return run.barrier_ayes;
 }
 
+/* Most are the same bytes, too, and each lane of a warp asks of each other. */
+static bool is_same_text(const char *one, const char *other)
+{
+    return one == other || strcmp(one, other) == 0;
+}
+
+/* The lowest lane of a mask that is not empty. */
+static unsigned lowest(unsigned mask)
+{
+    return (unsigned)__builtin_ctz(mask);
+}
+
 /* Whether all lanes of the mask are there; a fault if one never can be. */
 static bool exchange_complete(simt_thread *self, simt_thread *warp,
                               unsigned lanes)
 {
     bool complete = true;
-    for (unsigned lane = 0; lane < LANES; lane++) {
-        if (!(self->mask >> lane & 1)) {
-            continue;
-        }
+    for (unsigned left = self->mask; left != 0; left &= left - 1) {
+        const unsigned lane = lowest(left);
         const simt_thread *peer = &warp[lane];
         if (lane >= lanes || peer->state == ENDED) {
             note_fault(self, self->place, "lane %u of mask %#x %s", lane,
@@ -165,7 +175,7 @@ static bool exchange_complete(simt_thread *self, simt_thread *warp,
         }
         bool there = peer->state == AT_EXCHANGE || peer == self;
         if (there && (peer->mask != self->mask ||
-                      strcmp(peer->place.call, self->place.call) != 0)) {
+                      !is_same_text(peer->place.call, self->place.call))) {
             note_fault(self, self->place,
                        "with mask %#x meets lane %u at %s:%d, %s with mask %#x",
                        self->mask, lane, peer->place.file, peer->place.line,
@@ -177,34 +187,50 @@ static bool exchange_complete(simt_thread *self, simt_thread *warp,
     return complete;
 }
 
+/*
+ * Which of their two objects a lane's peers came with, and that what they did
+ * before is seen: only the thread sanitizer looks at either.
+ */
+static void note_peers(simt_thread *thread, const simt_thread *warp,
+                       unsigned mask)
+{
+#ifdef SIMT_THREAD
+    for (unsigned left = mask; left != 0; left &= left - 1) {
+        thread->got_of[lowest(left)] = warp[lowest(left)].exchanges % 2;
+    }
+#endif
+    (void)thread, (void)warp, (void)mask;
+}
+
+static void acquire_peers(const simt_thread *thread, simt_thread *warp,
+                          unsigned mask)
+{
+#ifdef SIMT_THREAD
+    for (unsigned left = mask; left != 0; left &= left - 1) {
+        const unsigned lane = lowest(left);
+        simt_sync_acquire(&warp[lane].arrivals[thread->got_of[lane]]);
+    }
+#endif
+    (void)thread, (void)warp, (void)mask;
+}
+
 /* The last lane gives each what it asked for. */
 static void exchange(simt_thread *warp, unsigned mask)
 {
     unsigned ballots = 0;
-    for (unsigned lane = 0; lane < LANES; lane++) {
-        if (mask >> lane & 1) {
-            ballots |= (unsigned)warp[lane].predicate << lane;
-        }
+    for (unsigned left = mask; left != 0; left &= left - 1) {
+        ballots |= (unsigned)warp[lowest(left)].predicate << lowest(left);
     }
-    for (unsigned lane = 0; lane < LANES; lane++) {
-        if (!(mask >> lane & 1)) {
-            continue;
-        }
-        simt_thread *peer = &warp[lane];
+    for (unsigned left = mask; left != 0; left &= left - 1) {
+        simt_thread *peer = &warp[lowest(left)];
         bool named = peer->from < LANES && (mask >> peer->from & 1);
         peer->got.value = named ? warp[peer->from].value : UINT64_MAX;
         peer->got.ballots = ballots;
-        for (unsigned other = 0; other < LANES; other++) {
-            if (mask >> other & 1) {
-                peer->got_of[other] = warp[other].exchanges % 2;
-            }
-        }
+        note_peers(peer, warp, mask);
     }
-    for (unsigned lane = 0; lane < LANES; lane++) {
-        if (mask >> lane & 1) {
-            warp[lane].exchanges++;
-            warp[lane].state = READY;
-        }
+    for (unsigned left = mask; left != 0; left &= left - 1) {
+        warp[lowest(left)].exchanges++;
+        warp[lowest(left)].state = READY;
     }
 }
 
@@ -231,11 +257,7 @@ simt_got simt_exchange(simt_place place, unsigned mask, uint64_t value,
     } else {
         leave(self, AT_EXCHANGE);
     }
-    for (unsigned lane = 0; lane < LANES; lane++) {
-        if (mask >> lane & 1) {
-            simt_sync_acquire(&warp[lane].arrivals[self->got_of[lane]]);
-        }
-    }
+    acquire_peers(self, warp, mask);
     return self->got;
 }
 
@@ -262,7 +284,7 @@ static bool open_barrier()
         first = first ? first : thread;
         ayes += thread->predicate;
         if (thread->place.line != first->place.line ||
-            strcmp(thread->place.file, first->place.file) != 0) {
+            !is_same_text(thread->place.file, first->place.file)) {
             note_fault(first, first->place,
                        "thread (%u,%u,%u) is at another barrier, %s:%d",
                        thread->index[0], thread->index[1], thread->index[2],
@@ -323,12 +345,16 @@ static void run_thread(simt_thread *thread)
     simt_fiber_switch(&run.host, &thread->fiber, false);
 }
 
-/* By plain stores: the address sanitizer's own bytes lie between. */
+/* With the address sanitizer by plain stores: its own bytes lie between. */
 static void poison(unsigned char *at, const unsigned char *end)
 {
+#ifdef SIMT_ADDRESS
     for (volatile unsigned char *byte = at; byte != end; byte++) {
         *byte = 0xff;
     }
+#else
+    memset(at, 0xff, (size_t)(end - at));
+#endif
 }
 
 static void run_block()

@@ -52,7 +52,7 @@ void job_prepare(scratch *own, uint64_t seed)
 {
     static const char *const words[] = {"warp",   "weft", "loom", "the",
                                         "thread", "and",  "a",    "shuttle"};
-    const bool slow = job_is_slow();
+    const bool few = job_is_sanitized();
     char text[6000], config[sizeof(config_text) + 32];
     size_t used = 0;
     while (used < sizeof(text) - 16) {
@@ -60,8 +60,8 @@ void job_prepare(scratch *own, uint64_t seed)
         used += (size_t)snprintf(text + used, sizeof(text) - used, "%s%c",
                                  words[draw % 8], draw >> 60 ? ' ' : '\n');
     }
-    snprintf(config, sizeof(config), config_text, slow ? "8" : "24",
-             slow ? "0.02" : "0.1");
+    snprintf(config, sizeof(config), config_text, few ? "8" : "24",
+             few ? "0.01" : "0.1");
     scratch_text(own, "job.yaml", config);
     scratch_write(own, "text.txt", text, used);
 }

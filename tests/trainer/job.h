@@ -62,23 +62,22 @@ typedef struct job_result {
 } job_result;
 
 /*
- * Whether computing takes so long that a test has fewer layouts and shorter
- * sequences: under the thread sanitizer, unless scripts/test has --long. Those
- * left out run in release and asan; what they do between threads, the others do
- * too, and a token more does nothing else.
+ * Whether computing takes so long that a test has fewer layouts: under the
+ * thread sanitizer, unless scripts/test has --long. Those left out run in
+ * release and asan; what they do between threads, the others do too.
  */
 bool job_is_slow(void);
 
 /*
- * Whether any sanitizer watches, but with --long: a job has few steps then, as
- * one more does nothing that it has not seen; release has as many as it takes
- * for a mistake to grow.
+ * Whether any sanitizer watches, but with --long: a job has few steps and short
+ * sequences then, as one more of either does nothing that it has not seen;
+ * release has as many as it takes for a mistake to grow.
  */
 bool job_is_sanitized(void);
 
-/* The setting of a sequence's tokens, and of how many where that is slow. */
+/* The setting of a sequence's tokens, and of how many under a sanitizer. */
 #define JOB_TOKENS(usual, few)                                                 \
-    (job_is_slow() ? "model.seq_length=" #few : "model.seq_length=" #usual)
+    (job_is_sanitized() ? "model.seq_length=" #few : "model.seq_length=" #usual)
 
 /* A text and a config named job.yaml in own; checkpoints go to own/ckpt. */
 void job_prepare(scratch *own, uint64_t seed);

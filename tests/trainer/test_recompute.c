@@ -5,7 +5,8 @@
  *          of the backward apart, together and in pairs; they take less memory,
  *          and programs of nodes that cannot run again keep their values.
  * Method   jobs whose ranks are threads, compared bit by bit with one that
- * keeps all; a program of a few nodes that is planned by hand.
+ * keeps all; under a sanitizer each layout with half of the levels, each level
+ * with half of the layouts; a program of a few nodes that is planned by hand.
  */
 #include "tests/seed.h"
 #include "tests/trainer/job.h"
@@ -80,6 +81,11 @@ static void check_same(const job_result *a, const job_result *b)
     assert_memory_equal(a->gradients, b->gradients, bytes);
 }
 
+static bool is_left_out(size_t cut, size_t level)
+{
+    return job_is_sanitized() && (cut + level) % 2 != 0;
+}
+
 static void test_recompute_has_the_bits_of_what_is_kept(void **state)
 {
     (void)state;
@@ -99,6 +105,9 @@ static void test_recompute_has_the_bits_of_what_is_kept(void **state)
     job_result wanted = run(&layouts[0], "memory.recompute=none");
     for (size_t i = 0; i < count; i++) {
         for (size_t k = 0; k < 4; k++) {
+            if (is_left_out(i, k)) {
+                continue;
+            }
             job_result got = run(&layouts[i], levels[k]);
             check_same(&wanted, &got);
             assert_true(got.peaks_as_planned);
@@ -144,6 +153,9 @@ static void test_recompute_beside_exchanges_has_the_same_bits(void **state)
     for (size_t i = 0; i < sizeof(layouts) / sizeof(layouts[0]); i += step) {
         job_result wanted = run(&layouts[i], "memory.recompute=none");
         for (size_t k = 0; k < 3; k++) {
+            if (is_left_out(i, k)) {
+                continue;
+            }
             job_result got = run(&layouts[i], levels[k]);
             check_same(&wanted, &got);
             assert_true(got.peaks_as_planned);

@@ -50,6 +50,7 @@ data: {paths: [text], validation_fraction: 0.1}
 train: {steps: %d, micro_batch_size: %d, global_batch_size: %d,
         warmup_steps: 1, validate_every: 100}
 checkpoint: {dir: ckpt, every: 0}
+generate: {bytes: 1}
 """ % (LAYERS, HIDDEN, HEADS, SEQ, STEPS, BATCH, GLOBAL)
 
 

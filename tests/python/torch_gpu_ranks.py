@@ -267,8 +267,9 @@ def check_limit():
 
 
 def main():
-    dist.init_process_group("weft",
-                            timeout=datetime.timedelta(seconds=60))
+    bound = {"device_id": GPU} if sys.argv[1] == "works" else {}
+    dist.init_process_group("weft", timeout=datetime.timedelta(seconds=60),
+                            **bound)
     globals()["check_" + sys.argv[1]]()
     dist.barrier()
     dist.destroy_process_group()

@@ -50,12 +50,13 @@ struct wefti_copies {
     bool arena_pinned;
 };
 
-static bool needs_copies(const weft_comm *comm)
+static bool needs_copies(const weft_device *device)
 {
-    return comm->device && !wefti_device_can(comm->device, WEFT_CAP_HOST_READS);
+    return device && !wefti_device_can(device, WEFT_CAP_HOST_READS);
 }
 
-static weft_status build(weft_comm *comm, wefti_copies *copies)
+static weft_status build(weft_comm *comm, weft_device *device,
+                         wefti_copies *copies)
 {
     const weft_stream_config config = {.size_bytes = sizeof(config),
                                        .sm_budget = comm->sm_budget};
@@ -68,86 +69,116 @@ static weft_status build(weft_comm *comm, wefti_copies *copies)
                            copies->count);
     }
     weft_status status =
-        weft_gate_create(comm->device, copies->count, &copies->copied);
+        weft_gate_create(device, copies->count, &copies->copied);
     if (status == WEFT_OK) {
         copies->watcher.woken = wefti_engine_woken;
         copies->watcher.context = comm->engine;
         wefti_gate_watch(copies->copied, &copies->watcher);
-        status = weft_stream_create_as(comm->device, &config, &copies->fetches);
+        status = weft_stream_create_as(device, &config, &copies->fetches);
     }
     return status == WEFT_OK
-               ? weft_stream_create_as(comm->device, &config, &copies->stores)
+               ? weft_stream_create_as(device, &config, &copies->stores)
                : status;
 }
 
-static void report_unpinned(const weft_comm *comm, size_t bytes)
+static void report_unpinned(const weft_comm *comm, const weft_device *device,
+                            size_t bytes)
 {
     wefti_log(WEFTI_LOG_WARN, comm->rank,
               "\"%s\": %zu bytes of staging could not be pinned for %s device "
               "%d, copies take longer: %s",
-              comm->name, bytes, wefti_device_get_table(comm->device)->kind,
-              wefti_device_get_index(comm->device), weft_error_text());
-}
-
-weft_status wefti_copies_create(weft_comm *comm)
-{
-    if (!needs_copies(comm)) {
-        return WEFT_OK;
-    }
-    wefti_copies *copies = calloc(1, sizeof(*copies));
-    if (!copies) {
-        return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for copies");
-    }
-    comm->copies = copies;
-    /* First, for destroy unpins: what is torn after a failed build leaves the
-     * pins of other ranks alone. */
-    wefti_copies_pin(comm, comm->mapping);
-    weft_status status = build(comm, copies);
-    if (status != WEFT_OK) {
-        return status;
-    }
-    comm->heap_bytes += sizeof(*copies) + copies->count * sizeof(place) +
-                        copies->count * sizeof(size_t);
-    copies->arena_pinned = weft_device_register(comm->device, comm->arena,
-                                                comm->arena_bytes) == WEFT_OK;
-    if (!copies->arena_pinned) {
-        report_unpinned(comm, comm->arena_bytes);
-    }
-    return WEFT_OK;
+              comm->name, bytes, wefti_device_get_table(device)->kind,
+              wefti_device_get_index(device), weft_error_text());
 }
 
 /* Drains first: until then the staging is in use. */
-void wefti_copies_destroy(weft_comm *comm)
+static void release(wefti_copies *copies)
 {
-    wefti_copies *copies = comm->copies;
-    if (!copies) {
-        return;
-    }
     weft_stream_destroy(copies->fetches);
     weft_stream_destroy(copies->stores);
     if (copies->watcher.watches) {
         wefti_gate_unwatch(copies->copied, &copies->watcher);
     }
     weft_gate_destroy(copies->copied);
-    if (copies->arena_pinned) {
+    free(copies->places);
+    free(copies->queue);
+    free(copies);
+}
+
+static void pin(const weft_comm *comm, weft_device *device,
+                wefti_mapping *mapping)
+{
+    if (mapping && wefti_mapping_pin(mapping, device) != WEFT_OK) {
+        report_unpinned(comm, device, wefti_mapping_get_bytes(mapping));
+    }
+}
+
+static wefti_mapping *get_outgoing(const weft_comm *comm, int number)
+{
+    return wefti_fabric_get_outgoing(&comm->fabric, number / WEFTI_P2P_AREAS,
+                                     number % WEFTI_P2P_AREAS);
+}
+
+weft_status wefti_copies_create(weft_comm *comm, weft_device *device)
+{
+    wefti_copies *copies = NULL;
+    if (needs_copies(device)) {
+        copies = calloc(1, sizeof(*copies));
+        weft_status status =
+            copies ? build(comm, device, copies)
+                   : wefti_error(WEFT_ERR_NO_MEMORY, "no memory for copies");
+        if (status != WEFT_OK) {
+            if (copies) {
+                release(copies);
+            }
+            return status;
+        }
+        pin(comm, device, comm->mapping);
+        copies->arena_pinned =
+            weft_device_register(device, comm->arena, comm->arena_bytes) ==
+            WEFT_OK;
+        if (!copies->arena_pinned) {
+            report_unpinned(comm, device, comm->arena_bytes);
+        }
+    }
+    pthread_mutex_lock(&comm->queues_lock);
+    for (int i = 0; copies && i < comm->nranks * WEFTI_P2P_AREAS; i++) {
+        pin(comm, device, get_outgoing(comm, i));
+    }
+    pthread_mutex_lock(&comm->engine->lock);
+    comm->device = device;
+    comm->copies = copies;
+    if (copies) {
+        comm->heap_bytes += sizeof(*copies) + copies->count * sizeof(place) +
+                            copies->count * sizeof(size_t);
+    }
+    pthread_mutex_unlock(&comm->engine->lock);
+    pthread_mutex_unlock(&comm->queues_lock);
+    return WEFT_OK;
+}
+
+void wefti_copies_destroy(weft_comm *comm)
+{
+    wefti_copies *copies = comm->copies;
+    if (!copies) {
+        return;
+    }
+    const bool arena_pinned = copies->arena_pinned;
+    release(copies);
+    if (arena_pinned) {
         weft_device_unregister(comm->device, comm->arena);
     }
     wefti_copies_unpin(comm, comm->mapping);
     for (int i = 0; i < comm->nranks * WEFTI_P2P_AREAS; i++) {
-        wefti_copies_unpin(
-            comm, wefti_fabric_get_outgoing(&comm->fabric, i / WEFTI_P2P_AREAS,
-                                            i % WEFTI_P2P_AREAS));
+        wefti_copies_unpin(comm, get_outgoing(comm, i));
     }
-    free(copies->places);
-    free(copies->queue);
-    free(copies);
     comm->copies = NULL;
 }
 
 void wefti_copies_pin(weft_comm *comm, wefti_mapping *mapping)
 {
-    if (comm->copies && wefti_mapping_pin(mapping, comm->device) != WEFT_OK) {
-        report_unpinned(comm, wefti_mapping_get_bytes(mapping));
+    if (comm->copies) {
+        pin(comm, comm->device, mapping);
     }
 }
 

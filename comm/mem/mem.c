@@ -215,6 +215,8 @@ static void enlist(weft_comm *comm, weft_mem *mem)
     pthread_mutex_lock(&comm->engine->lock);
     mem->next = comm->mems;
     comm->mems = mem;
+    /* A rank may have got a device since it was found out. */
+    comm->reading = WEFTI_READING_UNKNOWN;
     if (!mem->registered && shares_memory(comm)) {
         wefti_mapped_add(&comm->fabric.mapped, mem->mapped, mem->offset,
                          mem->mapping);

@@ -263,6 +263,27 @@ WEFT_NODISCARD weft_status weft_comm_create_from(weft_comm *parent,
                                                  weft_comm **comm_out);
 
 /*
+ * weft_comm_set_device - give a communicator that was made without a device one
+ * for its buffers: for programs that learn only later which GPU a rank uses.
+ * Local: other ranks may do it at another time, or not at all, and what goes on
+ * meanwhile goes on.
+ *
+ * device   borrowed for the communicator's life; of one that has it already
+ *          nothing changes. Its operations go weft's own way, by staging in
+ *          host memory: WEFT_ROUTE counts when a communicator is made, as by a
+ *          split of this one.
+ *
+ * Returns     OK | ERR_INVALID (it has another device, or a weft_mem; it has
+ *             posted on streams; WEFT_SINGLE_COPY is on: peers read its buffers
+ *             themselves) | ERR_NO_MEMORY | ERR_SYSTEM. After an error all is
+ *             as before.
+ * Threads     one caller per comm at a time.
+ * Blocks      as long as making streams does.
+ */
+WEFT_NODISCARD weft_status weft_comm_set_device(weft_comm *comm,
+                                                weft_device *device);
+
+/*
  * weft_comm_destroy - leave. Local: waits only for this rank's own operations.
  *
  * A peer that still waits for this rank in an operation learns that it left.

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""torch.distributed's backend "weft", for tensors in host memory.
+"""torch.distributed's backend "weft", for tensors in host memory and on GPUs
+by CUDA.
 
     import torch.distributed, weft_torch
     torch.distributed.init_process_group("weft")
@@ -43,4 +44,4 @@ def _create(common, _options):
 
 
 torch.distributed.Backend.register_backend("weft", _create, extended_api=True,
-                                           devices=["cpu"])
+                                           devices=["cpu", "cuda"])

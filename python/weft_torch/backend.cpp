@@ -10,11 +10,9 @@
  * that interface is of one release of PyTorch, so this is built against the one
  * that is installed.
  */
-#include "buffers.hpp"
-#include "meeting.hpp"
+#include "poster.hpp"
 
 #include <pybind11/chrono.h>
-#include <torch/csrc/distributed/c10d/Backend.hpp>
 
 using namespace weft_torch;
 
@@ -24,74 +22,10 @@ namespace
 /* ---- the backend ----------------------------------------------------------
  */
 
-/* An operation with what it is of; op's buffers are those of kept tensors. */
-weft_op make_op(weft_collective collective, const char *label,
-                milliseconds timeout)
-{
-    weft_op op = {};
-    op.size_bytes = sizeof(op);
-    op.collective = collective;
-    op.label = label;
-    op.timeout_ms = timeout > kNoTimeout ? (uint64_t)timeout.count() : 0;
-    return op;
-}
-
-class weft_backend : public c10d::Backend
+class weft_backend : public poster
 {
   public:
-    weft_backend(const store_ptr &store, int rank, int size,
-                 milliseconds timeout, const std::string &name)
-        : Backend(rank, size), store_(store),
-          office_(std::make_shared<office>()),
-          futures_(std::make_shared<completer>()), timeout_(timeout)
-    {
-        init();
-        const weft_unique_id id = share_id(store, rank);
-        weft_comm_config config = {};
-        const std::string short_name = name.substr(0, 31);
-        config.size_bytes = sizeof(config);
-        config.id = &id;
-        config.rank = rank;
-        config.nranks = size;
-        config.name = short_name.c_str();
-        config.timeout_ms = timeout.count();
-        check(weft_comm_create(&config, &office_->comm));
-        mail_ = std::make_shared<mail>(office_, rank, size);
-    }
-
-    ~weft_backend() override
-    {
-        leave();
-    }
-
-    const std::string getBackendName() const override
-    {
-        return "weft";
-    }
-    bool supportsCoalescing() const override
-    {
-        return true;
-    }
-    uint64_t getSequenceNumberForGroup() override
-    {
-        return number_;
-    }
-    void setSequenceNumberForGroup() override
-    {
-    }
-
-    void abort() override
-    {
-        std::lock_guard<std::mutex> hold(office_->lock);
-        if (office_->comm) {
-            check(weft_comm_abort(office_->comm));
-        }
-    }
-
-    void shutdown() override
-    {
-        leave();
-    }
+    using poster::poster;
 
     /* ---- collectives ------------------------------------------------------
      */
@@ -293,115 +227,7 @@ class weft_backend : public c10d::Backend
                             count_each(inputs), opts.timeout));
     }
 
-    intrusive_ptr<Work> barrier(const c10d::BarrierOptions &opts) override
-    {
-        const weft_op op =
-            make_op(WEFT_COLLECTIVE_BARRIER, "barrier", opts.timeout);
-        begun made;
-        return end(OpType::BARRIER, "weft:barrier", begin(op, made));
-    }
-
-    void monitoredBarrier(const c10d::BarrierOptions &opts,
-                          bool names_all) override
-    {
-        const milliseconds timeout =
-            opts.timeout == c10d::kUnsetTimeout ? timeout_ : opts.timeout;
-        roll_call(store_, getRank(), getSize(), roll_calls_++, timeout)
-            .run(names_all);
-    }
-
-    /* ---- messages ---------------------------------------------------------
-     */
-
-    intrusive_ptr<Work> send(tensors &list, int peer, int tag) override
-    {
-        begun made;
-        const at::Tensor dense = take_in(made, only(list));
-        std::vector<weft_p2p> parts;
-        std::vector<weft_p2p> &to = coalesces_ ? list_ : parts;
-        made.kept.push_back(mail_->enclose(
-            to, message(WEFT_P2P_SEND, dense, peer, "send"), tag));
-        if (!coalesces_) {
-            post(parts, made);
-        }
-        return end(OpType::SEND, "weft:send", std::move(made),
-                   lane_of_sends(peer));
-    }
-
-    intrusive_ptr<Work> recv(tensors &list, int peer, int tag) override
-    {
-        require(peer >= 0 && peer < getSize(), WEFT_ERR_INVALID,
-                "recv from rank " + std::to_string(peer) + " of " +
-                    std::to_string(getSize()));
-        return receive(OpType::RECV, "weft:recv", list, peer, tag);
-    }
-
-    intrusive_ptr<Work> recvAnysource(tensors &list, int tag) override
-    {
-        return receive(OpType::RECVANYSOURCE, "weft:recvAnySource", list,
-                       kAnyone, tag);
-    }
-
-    void startCoalescing() override
-    {
-        require(!coalesces_, WEFT_ERR_INVALID, "coalescing has begun already");
-        coalesces_ = true;
-    }
-
-    /* Messages begin here, as one list; collectives have begun. */
-    intrusive_ptr<Work> endCoalescing() override
-    {
-        require(coalesces_, WEFT_ERR_INVALID, "coalescing has not begun");
-        coalesces_ = false;
-        begun made = std::move(batch_);
-        std::vector<weft_p2p> list = std::move(list_);
-        batch_ = begun();
-        list_.clear();
-        const bool has_messages = !list.empty() || !made.letters.empty();
-        if (!list.empty()) {
-            post(list, made);
-        }
-        for (const letter_ptr &one : made.letters) {
-            mail_->expect(one);
-        }
-        return end(OpType::COALESCED, "weft:coalesced", std::move(made),
-                   has_messages ? kAnyOrder : kCollectives);
-    }
-
   private:
-    /* ---- what several calls do --------------------------------------------
-     */
-
-    begun begin(const weft_op &op, begun &made)
-    {
-        std::lock_guard<std::mutex> hold(office_->lock);
-        weft_request *request = nullptr;
-        office_->check_here();
-        check(weft_op_begin(&op, 0, office_->comm, &request));
-        number_++;
-        made.at = office_;
-        made.requests.push_back(request);
-        return std::move(made);
-    }
-
-    void post(const std::vector<weft_p2p> &list, begun &made)
-    {
-        std::lock_guard<std::mutex> hold(office_->lock);
-        made.at = office_;
-        made.requests.push_back(office_->begin(list));
-    }
-
-    intrusive_ptr<Work> end(OpType type, const char *title, begun &&made,
-                            int lane = kCollectives)
-    {
-        if (coalesces_) {
-            batch_.merge(std::move(made));
-            return nullptr;
-        }
-        return c10::make_intrusive<weft_work>(getRank(), type, title, number_,
-                                              lane, std::move(made), futures_);
-    }
-
     begun reduce_all(const at::Tensor &tensor, const c10d::ReduceOp &reduce,
                      milliseconds timeout)
     {
@@ -488,82 +314,6 @@ class weft_backend : public c10d::Backend
         op.recv_counts = received.data();
         return begin(op, made);
     }
-
-    static std::vector<size_t> scaled(const std::vector<int64_t> &counts,
-                                      size_t each)
-    {
-        std::vector<size_t> all;
-        for (const int64_t count : counts) {
-            all.push_back((size_t)count * each);
-        }
-        return all;
-    }
-
-    static weft_p2p message(weft_p2p_kind kind, const at::Tensor &dense,
-                            int peer, const char *label)
-    {
-        const element moved = find_moved(dense);
-        weft_p2p part = {};
-        part.size_bytes = sizeof(part);
-        part.kind = kind;
-        part.buffer = dense.data_ptr();
-        part.count = (size_t)dense.numel() * moved.count;
-        part.dtype = moved.dtype;
-        part.peer = peer;
-        part.class_id = WEFT_CLASS_PP;
-        part.label = label;
-        return part;
-    }
-
-    /* Expected from now on, or from the end of a batch. */
-    intrusive_ptr<Work> receive(OpType type, const char *title, tensors &list,
-                                int peer, int tag)
-    {
-        begun made;
-        const at::Tensor dense = take_out(made, only(list));
-        auto one = std::make_shared<letter>();
-        made.shown.push_back(list[0]);
-        one->part = message(WEFT_P2P_RECV, dense, peer, "recv");
-        one->tag = tag;
-        one->end = std::chrono::steady_clock::now() + timeout_;
-        made.letters.push_back(one);
-        made.post = mail_;
-        if (!coalesces_) {
-            mail_->expect(one);
-        }
-        return end(type, title, std::move(made), kAnyOrder);
-    }
-
-    /* ---- life -------------------------------------------------------------
-     */
-
-    /* Ends what is pending, then the threads that wait for it; these may need
-     * Python's lock to tell. */
-    void leave()
-    {
-        std::unique_ptr<pybind11::gil_scoped_release> others;
-        if (PyGILState_Check()) {
-            others = std::make_unique<pybind11::gil_scoped_release>();
-        }
-        bool is_endless = false;
-        if (mail_) {
-            mail_->stop();
-            is_endless = mail_->is_awaited();
-        }
-        office_->close(is_endless);
-        futures_->stop();
-    }
-
-    store_ptr store_;
-    std::shared_ptr<office> office_;
-    std::shared_ptr<mail> mail_;
-    std::atomic<uint64_t> number_{0};
-    std::shared_ptr<completer> futures_;
-    milliseconds timeout_;
-    uint64_t roll_calls_ = 0;
-    bool coalesces_ = false;
-    begun batch_;
-    std::vector<weft_p2p> list_;
 };
 
 intrusive_ptr<c10d::Backend> create(const store_ptr &store, int rank, int size,

@@ -116,9 +116,11 @@ inline weft_redop find_redop(c10d::ReduceOp::RedOpType op,
 
 inline void check_tensor(const at::Tensor &tensor)
 {
-    require(tensor.device().is_cpu(), WEFT_ERR_UNSUPPORTED,
+    require(tensor.device().is_cpu() || tensor.device().is_cuda(),
+            WEFT_ERR_UNSUPPORTED,
             "a tensor on " + tensor.device().str() +
-                ": this backend is for tensors in host memory");
+                ": this backend is for tensors in host memory and on GPUs by "
+                "CUDA");
     require(tensor.layout() == at::kStrided, WEFT_ERR_UNSUPPORTED,
             "a sparse tensor: allowed are dense ones");
 }
@@ -167,14 +169,27 @@ inline at::Tensor take_both(begun &made, const at::Tensor &tensor)
     return dense;
 }
 
-/* Tensors one after another, in one. */
+inline int64_t count_all(const tensors &list)
+{
+    int64_t all = 0;
+    for (const at::Tensor &tensor : list) {
+        all += tensor.numel();
+    }
+    return all;
+}
+
+/* Tensors one after another, in one; by copies, which on a GPU need no kernel.
+ */
 inline at::Tensor join(const tensors &list)
 {
-    tensors flat;
+    at::NoGradGuard guard;
+    const at::Tensor flat = at::empty({count_all(list)}, list[0].options());
+    int64_t first = 0;
     for (const at::Tensor &tensor : list) {
-        flat.push_back(tensor.reshape({-1}));
+        flat.narrow(0, first, tensor.numel()).copy_(tensor.reshape({-1}));
+        first += tensor.numel();
     }
-    return at::cat(flat);
+    return flat;
 }
 
 inline void split_later(begun &made, const tensors &outputs,
@@ -199,15 +214,6 @@ inline std::vector<int64_t> count_each(const tensors &list)
         counts.push_back(tensor.numel());
     }
     return counts;
-}
-
-inline int64_t count_all(const tensors &list)
-{
-    int64_t all = 0;
-    for (const at::Tensor &tensor : list) {
-        all += tensor.numel();
-    }
-    return all;
 }
 
 /* Elements of the rows that go to each rank; no list: as many to each. */
@@ -279,14 +285,16 @@ inline void set_moved(weft_op &op, const at::Tensor &in, const at::Tensor &out,
     op.count = (size_t)count * moved.count;
 }
 
+/* weft reads it in host memory. */
 inline at::Tensor find_factor(const c10d::ReduceOp &reduce,
                               const at::Tensor &like)
 {
     const auto *given = static_cast<const c10d::NCCLPreMulSumSupplement *>(
         reduce.supplement_.get());
+    const at::TensorOptions here = like.options().device(at::kCPU);
     return given->tensor_factor.defined()
-               ? given->tensor_factor.to(like.options()).contiguous()
-               : at::full({1}, given->double_factor, like.options());
+               ? given->tensor_factor.to(here).contiguous()
+               : at::full({1}, given->double_factor, here);
 }
 
 inline void set_reduced(weft_op &op, begun &made, const at::Tensor &in,
@@ -306,6 +314,47 @@ inline void set_reduced(weft_op &op, begun &made, const at::Tensor &in,
         made.kept.push_back(find_factor(reduce, in));
         op.scale = made.kept.back().data_ptr();
     }
+}
+
+/* ---- operations and messages ----------------------------------------------
+ */
+
+/* An operation with what it is of; op's buffers are those of kept tensors. */
+inline weft_op make_op(weft_collective collective, const char *label,
+                       milliseconds timeout)
+{
+    weft_op op = {};
+    op.size_bytes = sizeof(op);
+    op.collective = collective;
+    op.label = label;
+    op.timeout_ms = timeout > kNoTimeout ? (uint64_t)timeout.count() : 0;
+    return op;
+}
+
+inline weft_p2p message(weft_p2p_kind kind, const at::Tensor &dense, int peer,
+                        const char *label)
+{
+    const element moved = find_moved(dense);
+    weft_p2p part = {};
+    part.size_bytes = sizeof(part);
+    part.kind = kind;
+    part.buffer = dense.data_ptr();
+    part.count = (size_t)dense.numel() * moved.count;
+    part.dtype = moved.dtype;
+    part.peer = peer;
+    part.class_id = WEFT_CLASS_PP;
+    part.label = label;
+    return part;
+}
+
+inline std::vector<size_t> scaled(const std::vector<int64_t> &counts,
+                                  size_t each)
+{
+    std::vector<size_t> all;
+    for (const int64_t count : counts) {
+        all.push_back((size_t)count * each);
+    }
+    return all;
 }
 
 } // namespace weft_torch

@@ -25,15 +25,20 @@ namespace weft_torch
     C10_THROW_ERROR(DistBackendError, text);
 }
 
-/* weft's text is this thread's last one. */
-inline void check(weft_status status)
+inline void check(weft_status status, const char *text)
 {
     if (status != WEFT_OK) {
         fail(status, std::string(status == WEFT_ERR_TIMEOUT
                                      ? "weft: the timeout is over: "
                                      : "weft: ") +
-                         weft_error_text());
+                         text);
     }
+}
+
+/* weft's text is this thread's last one. */
+inline void check(weft_status status)
+{
+    check(status, status == WEFT_OK ? "" : weft_error_text());
 }
 
 inline void require(bool holds, weft_status status, const std::string &text)

@@ -31,6 +31,17 @@ class office
                 "this process group has been shut down");
     }
 
+    weft_fault fault()
+    {
+        weft_fault found = {};
+        found.size_bytes = sizeof(found);
+        std::lock_guard<std::mutex> hold(lock);
+        if (comm) {
+            (void)!weft_comm_get_fault(comm, &found);
+        }
+        return found;
+    }
+
     /* Lock held. */
     weft_request *begin(const std::vector<weft_p2p> &list) const
     {

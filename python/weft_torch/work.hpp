@@ -15,6 +15,7 @@
 
 #include "mail.hpp"
 
+#include <c10/core/Event.h>
 #include <torch/csrc/distributed/c10d/Work.hpp>
 
 #include <deque>
@@ -42,6 +43,26 @@ struct begun {
     tensors shown; /* inputs, for the profiler */
     tensors results;
     std::vector<std::function<void()>> after; /* copies back */
+    /* On a GPU in place of requests: when streams have come past them. */
+    std::vector<std::shared_ptr<c10::Event>> ends;
+    std::optional<c10::Stream> lane; /* the last one's stream */
+
+    /* Where its tensors are: one device. */
+    c10::Device place() const
+    {
+        c10::Device found(c10::kCPU);
+        bool has = false;
+        for (const tensors *list : {&shown, &results}) {
+            for (const at::Tensor &tensor : *list) {
+                require(!has || tensor.device() == found, WEFT_ERR_INVALID,
+                        "tensors on " + found.str() + " and on " +
+                            tensor.device().str() + " in one call");
+                found = tensor.device();
+                has = true;
+            }
+        }
+        return found;
+    }
 
     void merge(begun &&other)
     {
@@ -56,6 +77,8 @@ struct begun {
         results.insert(results.end(), other.results.begin(),
                        other.results.end());
         after.insert(after.end(), other.after.begin(), other.after.end());
+        ends.insert(ends.end(), other.ends.begin(), other.ends.end());
+        lane = other.lane ? other.lane : lane;
         other.requests.clear();
     }
 };

@@ -2,12 +2,13 @@
 /*
  * Goal: the kind of a buffer's memory is each rank's own affair on weft's own
  * routes: host memory on one rank and a device's on another, or one of a rank's
- * two buffers in each, give the same elements.
+ * two buffers in each, give the same elements; also where ranks have their
+ * device later than their communicator, and at different times.
  *
  * Method: every collective of even parts and a message, small and in several
  * chunks, with kinds drawn anew for each rank, buffer and call; all elements
- * are compared, and those behind them. Argument: shadow, or cuda (the fake
- * driver).
+ * are compared, and those behind them. A receive is pending while a rank gets
+ * its device. Argument: shadow, or cuda (the fake driver).
  */
 #include "tests/comm/rank_checks.h"
 #include "tests/comm/world.h"
@@ -228,6 +229,102 @@ static int work(weft_comm *comm, void *context)
     return failures;
 }
 
+static weft_device *devices[2];
+
+static int sum_up(weft_comm *comm)
+{
+    int32_t value = weft_comm_get_rank(comm) + 1;
+    return CHECK(weft_allreduce(&value, &value, 1, WEFT_DTYPE_I32,
+                                WEFT_REDOP_SUM, comm, NULL) == 0) +
+           CHECK(value == NRANKS * (NRANKS + 1) / 2);
+}
+
+/* While this rank waits for a message of host memory. */
+static int get_device(weft_comm *comm)
+{
+    int32_t got = 0;
+    const int rank = weft_comm_get_rank(comm);
+    const int32_t own = rank;
+    const weft_p2p list[] = {{.size_bytes = sizeof(weft_p2p),
+                              .kind = WEFT_P2P_RECV,
+                              .buffer = &got,
+                              .count = 1,
+                              .dtype = WEFT_DTYPE_I32,
+                              .peer = (rank + NRANKS - 1) % NRANKS}};
+    weft_request *request;
+    int failures = CHECK(weft_p2p_begin(list, 1, comm, &request) == 0);
+    failures += CHECK(weft_comm_set_device(comm, devices[0]) == 0);
+    failures += CHECK(weft_send(&own, 1, WEFT_DTYPE_I32, (rank + 1) % NRANKS,
+                                comm, NULL) == 0);
+    failures += CHECK(weft_request_wait(request) == 0);
+    weft_request_destroy(request);
+    return failures + CHECK(got == list[0].peer);
+}
+
+static int work_late(weft_comm *comm, void *context)
+{
+    (void)context;
+    const bool is_last = weft_comm_get_rank(comm) == 1;
+    int failures = sum_up(comm);
+    failures += CHECK(weft_comm_set_device(comm, NULL) == WEFT_ERR_INVALID);
+    if (!is_last) {
+        failures += CHECK(weft_comm_set_device(comm, devices[0]) == 0);
+    }
+    failures += sum_up(comm) + get_device(comm);
+    failures += CHECK(weft_comm_set_device(comm, devices[0]) == 0);
+    failures +=
+        CHECK(weft_comm_set_device(comm, devices[1]) == WEFT_ERR_INVALID) +
+        CHECK(strstr(weft_error_text(), "device 1") != NULL);
+    return failures + work(comm, &devices[0]);
+}
+
+static void test_device_that_comes_late_is_as_good(void **state)
+{
+    (void)state;
+    const struct world world = {.nranks = NRANKS, .call = work_late};
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(weft_device_open(mode, i, &devices[i]), 0);
+    }
+    assert_int_equal(world_run_threads(&world), 0);
+    for (int i = 0; i < 2; i++) {
+        weft_device_close(devices[i]);
+    }
+}
+
+/* Refused by what a communicator has done, or is told to do. */
+static int work_refused(weft_comm *comm, void *context)
+{
+    weft_device *host = NULL;
+    weft_stream *stream = NULL;
+    int failures = CHECK(weft_device_open("host", 0, &host) == 0) +
+                   CHECK(weft_stream_create(host, 0, &stream) == 0);
+    if (!context) {
+        failures += CHECK(weft_barrier(comm, stream) == 0) +
+                    CHECK(weft_stream_wait(stream) == 0);
+    }
+    failures +=
+        CHECK(weft_comm_set_device(comm, devices[0]) == WEFT_ERR_INVALID) +
+        CHECK(strstr(weft_error_text(),
+                     context ? "WEFT_SINGLE_COPY" : "streams") != NULL) +
+        sum_up(comm);
+    weft_stream_destroy(stream);
+    weft_device_close(host);
+    return failures;
+}
+
+static void test_device_too_late_is_refused(void **state)
+{
+    (void)state;
+    struct world world = {.nranks = NRANKS, .call = work_refused};
+    assert_int_equal(weft_device_open(mode, 0, &devices[0]), 0);
+    assert_int_equal(world_run_threads(&world), 0);
+    setenv("WEFT_SINGLE_COPY", "on", 1);
+    world.context = &world;
+    assert_int_equal(world_run_threads(&world), 0);
+    unsetenv("WEFT_SINGLE_COPY");
+    weft_device_close(devices[0]);
+}
+
 static void test_mixed_memory_gives_the_same_elements(void **state)
 {
     (void)state;
@@ -237,9 +334,12 @@ static void test_mixed_memory_gives_the_same_elements(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_mixed_memory_gives_the_same_elements)};
+        cmocka_unit_test(test_mixed_memory_gives_the_same_elements),
+        cmocka_unit_test(test_device_that_comes_late_is_as_good),
+        cmocka_unit_test(test_device_too_late_is_refused)};
     if (argc > 1) {
         mode = argv[1];
     }
+    setenv("WEFT_FAKE_GPU_COUNT", "2", 1);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

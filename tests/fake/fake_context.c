@@ -66,6 +66,21 @@ CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device)
     return result;
 }
 
+/* cuDevicePrimaryCtxGetState: whether it is there; its flags are never set. */
+CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned *flags,
+                                    int *active)
+{
+    CUresult result = fake_enter();
+    if (result != CUDA_SUCCESS || !fake_is_ordinal(device)) {
+        return result != CUDA_SUCCESS ? result : CUDA_ERROR_INVALID_DEVICE;
+    }
+    pthread_mutex_lock(&fake.lock);
+    *flags = 0;
+    *active = fake.devices[device].primary.retained > 0;
+    pthread_mutex_unlock(&fake.lock);
+    return CUDA_SUCCESS;
+}
+
 /* cuCtxSetCurrent: replaces the top; NULL pops it. */
 CUresult cuCtxSetCurrent(CUcontext context)
 {

@@ -45,6 +45,8 @@
       (CUcontext * context, CUdevice device))                                  \
     X(cuDevicePrimaryCtxRelease, cuDevicePrimaryCtxRelease_v2, 11000,          \
       (CUdevice device))                                                       \
+    X(cuDevicePrimaryCtxGetState, cuDevicePrimaryCtxGetState, 7000,            \
+      (CUdevice device, unsigned *flags, int *active))                         \
     X(cuCtxSetCurrent, cuCtxSetCurrent, 4000, (CUcontext context))             \
     X(cuCtxGetCurrent, cuCtxGetCurrent, 4000, (CUcontext * context))           \
     X(cuCtxPushCurrent, cuCtxPushCurrent_v2, 4000, (CUcontext context))        \

@@ -441,6 +441,65 @@ def shard(model):
     return fully_shard(model, mesh=init_device_mesh("cpu", (SIZE,)))
 
 
+def piece():
+    return torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Tanh())
+
+
+def check_pipelines():
+    """Stages on ranks give the loss and the gradients of the whole model, by
+    each schedule."""
+    from torch.distributed import pipelining as pipes
+    batch, parts = 12, 6
+    torch.manual_seed(2)
+    x, y = torch.randn(batch, 8), torch.randn(batch, 8)
+    loss_of = torch.nn.functional.mse_loss
+    for schedule, each in ((pipes.ScheduleGPipe, 1), (pipes.Schedule1F1B, 1),
+                           (pipes.ScheduleInterleaved1F1B, 2)):
+        pieces = [piece() for _ in range(each * SIZE)]
+        whole = torch.nn.Sequential(*(torch.nn.Sequential(*p) for p in pieces))
+        expected = loss_of(whole(x), y)
+        expected.backward()
+        gradients = [[p.grad.clone() for p in one.parameters()]
+                     for one in pieces]
+        whole.zero_grad()
+        stages = [pipes.PipelineStage(pieces[at], at, each * SIZE,
+                                      torch.device("cpu"))
+                  for at in range(RANK, each * SIZE, SIZE)]
+        plan = schedule(stages if each > 1 else stages[0], parts,
+                        loss_fn=loss_of)
+        losses = []
+        plan.step(*([x] if RANK == 0 else []), target=y, losses=losses)
+        if RANK == SIZE - 1:
+            assert torch.allclose(torch.stack(losses).mean(), expected,
+                                  atol=1e-6), (schedule, losses, expected)
+        for at in range(RANK, each * SIZE, SIZE):
+            for mine, want in zip(pieces[at].parameters(), gradients[at]):
+                assert torch.allclose(mine.grad, want, atol=1e-6), schedule
+
+
+def check_tensor_parallel():
+    """Columns, then rows, of a layer on each rank give what all of it gives."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor import parallel
+    torch.manual_seed(3)
+    whole = torch.nn.Sequential(torch.nn.Linear(6, 12), torch.nn.GELU(),
+                                torch.nn.Linear(12, 6))
+    split = torch.nn.Sequential(torch.nn.Linear(6, 12), torch.nn.GELU(),
+                                torch.nn.Linear(12, 6))
+    split.load_state_dict(whole.state_dict())
+    parallel.parallelize_module(split, init_device_mesh("cpu", (SIZE,)),
+                                {"0": parallel.ColwiseParallel(),
+                                 "2": parallel.RowwiseParallel()})
+    assert split[0].weight.to_local().shape == (12 // SIZE, 6)
+    x = torch.randn(4, 6)
+    out, expected = split(x), whole(x)
+    assert torch.allclose(out, expected, atol=1e-6), (out, expected)
+    out.square().sum().backward()
+    expected.square().sum().backward()
+    for mine, want in zip(split.parameters(), whole.parameters()):
+        assert torch.allclose(mine.grad.full_tensor(), want.grad, atol=1e-5)
+
+
 def check_killed():
     """The others say who, soon."""
     tensor = torch.ones(1000)

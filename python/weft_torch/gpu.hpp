@@ -1,0 +1,326 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * python/weft_torch/gpu.hpp - tensors on a GPU: operations as work of streams.
+ *
+ *   current stream   .. inputs .. ready               end .. outputs ..
+ *                                    \                /   (work.wait())
+ *   a lane's stream                   weft's operation
+ *
+ * Each lane is a stream of weft's, so what is asked for runs beside what the
+ * program computes. No CUDA header is needed: torch does with streams and
+ * events of any device what c10::Event and its guards say. Tensors live until
+ * the stream has come past the operation.
+ */
+#ifndef WEFT_TORCH_GPU_HPP
+#define WEFT_TORCH_GPU_HPP
+
+#include "work.hpp"
+
+#include <c10/core/DeviceGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <c10/core/StreamGuard.h>
+
+namespace weft_torch
+{
+
+/* What streams have not come past, and nobody keeps any more. */
+class shelf
+{
+  public:
+    void put(begun &&rest)
+    {
+        std::lock_guard<std::mutex> hold(lock_);
+        kept_.push_back(std::move(rest));
+    }
+    void sweep()
+    {
+        std::list<begun> over; /* given back without the lock */
+        std::lock_guard<std::mutex> hold(lock_);
+        for (auto it = kept_.begin(); it != kept_.end();) {
+            const auto next = std::next(it);
+            if (is_over(*it)) {
+                over.splice(over.end(), kept_, it);
+            }
+            it = next;
+        }
+    }
+    static bool is_over(const begun &what)
+    {
+        return std::all_of(what.ends.begin(), what.ends.end(),
+                           [](const auto &end) { return end->query(); });
+    }
+
+  private:
+    std::mutex lock_;
+    std::list<begun> kept_;
+};
+
+class gpu_work : public Work
+{
+  public:
+    gpu_work(int rank, OpType type, const char *title, uint64_t number,
+             bool holds_host, begun &&what, std::shared_ptr<shelf> rest)
+        : Work(rank, type, title, what.shown), number_(number),
+          holds_host_(holds_host), place_(what.ends[0]->device()),
+          what_(std::move(what)), rest_(std::move(rest))
+    {
+        if (recordFunctionEndCallback_) {
+            recordFunctionEndCallback_(); /* it has been queued */
+        }
+    }
+    ~gpu_work() override
+    {
+        if (!shelf::is_over(what_)) {
+            rest_->put(std::move(what_));
+        }
+    }
+
+    bool isCompleted() override
+    {
+        return shelf::is_over(what_);
+    }
+    bool isSuccess() const override
+    {
+        return shelf::is_over(what_) && what_.at->fault().status == WEFT_OK;
+    }
+    std::exception_ptr exception() const override
+    {
+        try {
+            check_fault();
+        } catch (...) {
+            return std::current_exception();
+        }
+        return nullptr;
+    }
+    tensors result() override
+    {
+        return what_.results;
+    }
+    uint64_t getSequencenumber() const override
+    {
+        return number_;
+    }
+    void abort() override
+    {
+        fail(WEFT_ERR_UNSUPPORTED, "weft: one operation of a group cannot be "
+                                   "aborted; the group can");
+    }
+
+    /* The caller's stream waits, not the caller. */
+    void synchronize() override
+    {
+        const c10::impl::VirtualGuardImpl device(place_.type());
+        for (const auto &end : what_.ends) {
+            end->block(device.getStream(place_));
+        }
+    }
+
+    /* With a limit of time, and of a barrier, the caller waits as well. */
+    bool wait(milliseconds timeout) override
+    {
+        check_fault();
+        if (timeout > kNoTimeout) {
+            wait_until(std::chrono::steady_clock::now() + timeout, timeout);
+        } else if (holds_host_) {
+            for (const auto &end : what_.ends) {
+                end->synchronize();
+            }
+        }
+        check_fault();
+        synchronize();
+        return true;
+    }
+
+    /* Done for torch when it is queued: who waits for it, its stream does. */
+    intrusive_ptr<c10::ivalue::Future> getFuture() override
+    {
+        std::lock_guard<std::mutex> hold(lock_);
+        if (!future_) {
+            future_ = c10::make_intrusive<c10::ivalue::Future>(
+                c10::ListType::create(c10::TensorType::get()),
+                std::vector<c10::Device>{place_});
+            const c10::StreamGuard on(*what_.lane);
+            synchronize();
+            future_->markCompleted(c10::IValue(what_.results));
+        }
+        return future_;
+    }
+
+  private:
+    void check_fault() const
+    {
+        const weft_fault fault = what_.at->fault();
+        check(fault.status, fault.text);
+    }
+
+    void wait_until(std::chrono::steady_clock::time_point end,
+                    milliseconds timeout)
+    {
+        auto nap = std::chrono::microseconds(1);
+        while (!isCompleted()) {
+            if (std::chrono::steady_clock::now() >= end) {
+                fail(WEFT_ERR_TIMEOUT,
+                     "weft: the timeout is over: not done after " +
+                         std::to_string(timeout.count()) + " ms of wait");
+            }
+            std::this_thread::sleep_for(nap);
+            nap = std::min(nap * 2, std::chrono::microseconds(1000));
+        }
+    }
+
+    const uint64_t number_;
+    const bool holds_host_;
+    const c10::Device place_;
+    begun what_;
+    std::shared_ptr<shelf> rest_;
+    std::mutex lock_;
+    intrusive_ptr<c10::ivalue::Future> future_;
+};
+
+/* Lanes of streams besides kCollectives and lane_of_sends(peer). */
+constexpr int kLists = -2;
+inline int lane_of_receives(int peer)
+{
+    return -3 - peer;
+}
+
+/* The GPU of a group: that of its first tensor there, or of device_id. */
+class gpu
+{
+  public:
+    explicit gpu(std::shared_ptr<office> at)
+        : at_(std::move(at)), rest_(std::make_shared<shelf>())
+    {
+    }
+    ~gpu()
+    {
+        close();
+    }
+
+    bool is_open() const
+    {
+        return device_ != nullptr;
+    }
+    c10::Device place() const
+    {
+        return place_;
+    }
+    const std::shared_ptr<shelf> &rest() const
+    {
+        return rest_;
+    }
+
+    void open(c10::Device place)
+    {
+        require(!device_ || place == place_, WEFT_ERR_INVALID,
+                "a tensor on " + place.str() + ": this group's GPU is " +
+                    place_.str() + ", and a group has one");
+        if (device_) {
+            return;
+        }
+        const c10::DeviceGuard guard(place);
+        weft_device *device = nullptr;
+        check(weft_device_open("cuda", place.index(), &device));
+        std::lock_guard<std::mutex> hold(at_->lock);
+        const weft_status status = at_->comm
+                                       ? weft_comm_set_device(at_->comm, device)
+                                       : WEFT_ERR_INVALID;
+        if (status != WEFT_OK) {
+            const std::string why = weft_error_text();
+            weft_device_close(device);
+            at_->check_here();
+            check(status, why.c_str());
+        }
+        device_ = device;
+        place_ = place;
+    }
+
+    /* Posts on a lane what the current stream has made ready; copies back
+     * follow it there. */
+    template <typename post_call>
+    void launch(int number, begun &made, const post_call &post)
+    {
+        const c10::impl::VirtualGuardImpl streams(place_.type());
+        const c10::DeviceGuard guard(place_);
+        const lane &mine = get_lane(number);
+        rest_->sweep();
+        c10::Event ready(place_.type());
+        ready.record(streams.getStream(place_));
+        ready.block(mine.shown);
+        {
+            std::lock_guard<std::mutex> hold(at_->lock);
+            at_->check_here();
+            check(post(at_->comm, mine.stream));
+        }
+        const c10::StreamGuard on(mine.shown);
+        const at::NoGradGuard plain;
+        for (auto &copy : made.after) {
+            copy();
+        }
+        made.after.clear();
+        made.at = at_;
+        made.lane = mine.shown;
+        made.ends.push_back(std::make_shared<c10::Event>(place_.type()));
+        made.ends.back()->record(mine.shown);
+    }
+
+    /* Once the communicator is gone. */
+    void close()
+    {
+        for (const auto &entry : lanes_) {
+            weft_stream_destroy(entry.second.stream);
+        }
+        lanes_.clear();
+        rest_->sweep();
+        weft_device_close(device_);
+        device_ = nullptr;
+    }
+
+  private:
+    struct lane {
+        weft_stream *stream;
+        c10::Stream shown; /* to torch, which does not own it */
+    };
+
+    const lane &get_lane(int number)
+    {
+        const auto found = lanes_.find(number);
+        if (found != lanes_.end()) {
+            return found->second;
+        }
+        weft_stream *stream = nullptr;
+        check(weft_stream_create(device_, 0, &stream));
+        void *native = weft_stream_get_native(stream);
+        /* A stream of others is its address to torch. */
+        const c10::Stream shown(c10::Stream::UNSAFE, place_,
+                                (c10::StreamId)(intptr_t)native);
+        if (native_of(c10::impl::VirtualGuardImpl(place_.type()), shown) !=
+            native) {
+            weft_stream_destroy(stream);
+            fail(WEFT_ERR_UNSUPPORTED, "weft: this torch knows streams of "
+                                       "others by something else than their "
+                                       "address");
+        }
+        return lanes_.emplace(number, lane{stream, shown}).first->second;
+    }
+
+    template <typename guard_impl>
+    static void *native_of(const guard_impl &streams, const c10::Stream &stream)
+    {
+        if constexpr (requires { streams.getStreamNativeHandle(stream); }) {
+            return streams.getStreamNativeHandle(stream);
+        } else {
+            return (void *)(intptr_t)stream.id(); /* nobody to ask */
+        }
+    }
+
+    std::shared_ptr<office> at_;
+    std::shared_ptr<shelf> rest_;
+    weft_device *device_ = nullptr;
+    c10::Device place_{c10::kCPU};
+    std::map<int, lane> lanes_;
+};
+
+} // namespace weft_torch
+
+#endif

@@ -1,0 +1,339 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * python/weft_torch/poster.hpp - what all calls of a group go through: begun on
+ * the host, posted on a GPU's stream, or kept for the end of a batch; with it
+ * messages, barriers and the group's life.
+ */
+#ifndef WEFT_TORCH_POSTER_HPP
+#define WEFT_TORCH_POSTER_HPP
+
+#include "buffers.hpp"
+#include "gpu.hpp"
+#include "meeting.hpp"
+
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+
+namespace weft_torch
+{
+
+class poster : public c10d::Backend
+{
+  public:
+    poster(const store_ptr &store, int rank, int size, milliseconds timeout,
+           const std::string &name)
+        : Backend(rank, size), store_(store),
+          office_(std::make_shared<office>()),
+          futures_(std::make_shared<completer>()), timeout_(timeout)
+    {
+        init();
+        const weft_unique_id id = share_id(store, rank);
+        weft_comm_config config = {};
+        const std::string short_name = name.substr(0, 31);
+        config.size_bytes = sizeof(config);
+        config.id = &id;
+        config.rank = rank;
+        config.nranks = size;
+        config.name = short_name.c_str();
+        config.timeout_ms = timeout.count();
+        check(weft_comm_create(&config, &office_->comm));
+        mail_ = std::make_shared<mail>(office_, rank, size);
+        gpu_ = std::make_unique<gpu>(office_);
+    }
+
+    ~poster() override
+    {
+        leave();
+    }
+
+    const std::string getBackendName() const override
+    {
+        return "weft";
+    }
+    bool supportsCoalescing() const override
+    {
+        return true;
+    }
+    uint64_t getSequenceNumberForGroup() override
+    {
+        return number_;
+    }
+    void setSequenceNumberForGroup() override
+    {
+    }
+
+    /* device_id of init_process_group. */
+    void eagerConnectSingleDevice(at::Device device) override
+    {
+        if (device.is_cuda()) {
+            gpu_->open(device);
+        }
+    }
+
+    void abort() override
+    {
+        std::lock_guard<std::mutex> hold(office_->lock);
+        if (office_->comm) {
+            check(weft_comm_abort(office_->comm));
+        }
+    }
+
+    void shutdown() override
+    {
+        leave();
+    }
+
+    intrusive_ptr<Work> barrier(const c10d::BarrierOptions &opts) override
+    {
+        const weft_op op =
+            make_op(WEFT_COLLECTIVE_BARRIER, "barrier", opts.timeout);
+        begun made;
+        if (gpu_->is_open()) {
+            begin_on(gpu_->place(), op, made);
+            return end(OpType::BARRIER, "weft:barrier", std::move(made));
+        }
+        return end(OpType::BARRIER, "weft:barrier", begin(op, made));
+    }
+
+    void monitoredBarrier(const c10d::BarrierOptions &opts,
+                          bool names_all) override
+    {
+        const milliseconds timeout =
+            opts.timeout == c10d::kUnsetTimeout ? timeout_ : opts.timeout;
+        roll_call(store_, getRank(), getSize(), roll_calls_++, timeout)
+            .run(names_all);
+    }
+
+    /* ---- messages ---------------------------------------------------------
+     */
+
+    intrusive_ptr<Work> send(tensors &list, int peer, int tag) override
+    {
+        begun made;
+        const at::Tensor dense = take_in(made, only(list));
+        if (!dense.device().is_cpu()) {
+            return pass(OpType::SEND, "weft:send", std::move(made),
+                        message(WEFT_P2P_SEND, dense, peer, "send"), tag);
+        }
+        check_batch(dense.device());
+        std::vector<weft_p2p> parts;
+        std::vector<weft_p2p> &to = coalesces_ ? list_ : parts;
+        made.kept.push_back(mail_->enclose(
+            to, message(WEFT_P2P_SEND, dense, peer, "send"), tag));
+        if (!coalesces_) {
+            post(parts, made);
+        }
+        return end(OpType::SEND, "weft:send", std::move(made),
+                   lane_of_sends(peer));
+    }
+
+    intrusive_ptr<Work> recv(tensors &list, int peer, int tag) override
+    {
+        require(peer >= 0 && peer < getSize(), WEFT_ERR_INVALID,
+                "recv from rank " + std::to_string(peer) + " of " +
+                    std::to_string(getSize()));
+        return receive(OpType::RECV, "weft:recv", list, peer, tag);
+    }
+
+    intrusive_ptr<Work> recvAnysource(tensors &list, int tag) override
+    {
+        return receive(OpType::RECVANYSOURCE, "weft:recvAnySource", list,
+                       kAnyone, tag);
+    }
+
+    void startCoalescing() override
+    {
+        require(!coalesces_, WEFT_ERR_INVALID, "coalescing has begun already");
+        coalesces_ = true;
+        batch_is_placed_ = false;
+    }
+
+    /* Messages begin here, as one list; collectives have begun. */
+    intrusive_ptr<Work> endCoalescing() override
+    {
+        require(coalesces_, WEFT_ERR_INVALID, "coalescing has not begun");
+        coalesces_ = false;
+        begun made = std::move(batch_);
+        std::vector<weft_p2p> list = std::move(list_);
+        batch_ = begun();
+        list_.clear();
+        const bool has_messages = !list.empty() || !made.letters.empty();
+        if (!list.empty() && !batch_place_.is_cpu()) {
+            post_on_gpu(kLists, list, made);
+        } else if (!list.empty()) {
+            post(list, made);
+        }
+        for (const letter_ptr &one : made.letters) {
+            mail_->expect(one);
+        }
+        return end(OpType::COALESCED, "weft:coalesced", std::move(made),
+                   has_messages ? kAnyOrder : kCollectives);
+    }
+
+  protected:
+    /* ---- what several calls do --------------------------------------------
+     */
+
+    /* What is coalesced is all in one place. */
+    void check_batch(c10::Device place)
+    {
+        require(!coalesces_ || !batch_is_placed_ || place == batch_place_,
+                WEFT_ERR_INVALID,
+                "tensors on " + batch_place_.str() + " and on " + place.str() +
+                    " are coalesced");
+        batch_place_ = place;
+        batch_is_placed_ = true;
+    }
+
+    void begin_on(c10::Device place, const weft_op &op, begun &made)
+    {
+        check_batch(place);
+        gpu_->open(place);
+        gpu_->launch(kCollectives, made,
+                     [&](weft_comm *comm, weft_stream *stream) {
+                         return weft_op_post(&op, 0, comm, stream);
+                     });
+        number_++;
+    }
+
+    begun begin(const weft_op &op, begun &made)
+    {
+        const c10::Device place = made.place();
+        if (!place.is_cpu()) {
+            begin_on(place, op, made);
+            return std::move(made);
+        }
+        check_batch(place);
+        std::lock_guard<std::mutex> hold(office_->lock);
+        weft_request *request = nullptr;
+        office_->check_here();
+        check(weft_op_begin(&op, 0, office_->comm, &request));
+        number_++;
+        made.at = office_;
+        made.requests.push_back(request);
+        return std::move(made);
+    }
+
+    void post(const std::vector<weft_p2p> &list, begun &made)
+    {
+        std::lock_guard<std::mutex> hold(office_->lock);
+        made.at = office_;
+        made.requests.push_back(office_->begin(list));
+    }
+
+    void post_on_gpu(int lane, const std::vector<weft_p2p> &list, begun &made)
+    {
+        gpu_->launch(lane, made, [&](weft_comm *comm, weft_stream *stream) {
+            return weft_p2p_post(list.data(), list.size(), comm, stream);
+        });
+    }
+
+    /* A message of a GPU's memory: matched in the order of posting, in a queue
+     * apart from the heads and messages of the mail. */
+    intrusive_ptr<Work> pass(OpType type, const char *title, begun &&made,
+                             weft_p2p part, int tag)
+    {
+        require(tag == 0, WEFT_ERR_UNSUPPORTED,
+                "tag " + std::to_string(tag) +
+                    ": messages of tensors on a GPU are matched in the order "
+                    "of posting; allowed is 0");
+        require(part.peer >= 0 && part.peer < getSize(), WEFT_ERR_INVALID,
+                std::string(part.label) + ": rank " +
+                    std::to_string(part.peer) + " of " +
+                    std::to_string(getSize()));
+        const bool sends = part.kind == WEFT_P2P_SEND;
+        const c10::Device place = made.place();
+        check_batch(place);
+        gpu_->open(place);
+        part.queue = 1;
+        if (coalesces_) {
+            list_.push_back(part);
+        } else {
+            post_on_gpu(sends ? lane_of_sends(part.peer)
+                              : lane_of_receives(part.peer),
+                        {part}, made);
+        }
+        return end(type, title, std::move(made));
+    }
+
+    intrusive_ptr<Work> end(OpType type, const char *title, begun &&made,
+                            int lane = kCollectives)
+    {
+        if (coalesces_) {
+            batch_.merge(std::move(made));
+            return nullptr;
+        }
+        if (!made.ends.empty()) {
+            return c10::make_intrusive<gpu_work>(
+                getRank(), type, title, number_, type == OpType::BARRIER,
+                std::move(made), gpu_->rest());
+        }
+        return c10::make_intrusive<weft_work>(getRank(), type, title, number_,
+                                              lane, std::move(made), futures_);
+    }
+
+    /* Expected from now on, or from the end of a batch. */
+    intrusive_ptr<Work> receive(OpType type, const char *title, tensors &list,
+                                int peer, int tag)
+    {
+        begun made;
+        const at::Tensor dense = take_out(made, only(list));
+        made.shown.push_back(list[0]);
+        if (!dense.device().is_cpu()) {
+            require(peer != kAnyone, WEFT_ERR_UNSUPPORTED,
+                    "a receive from any rank, of a tensor on a GPU");
+            return pass(type, title, std::move(made),
+                        message(WEFT_P2P_RECV, dense, peer, "recv"), tag);
+        }
+        check_batch(dense.device());
+        auto one = std::make_shared<letter>();
+        one->part = message(WEFT_P2P_RECV, dense, peer, "recv");
+        one->tag = tag;
+        one->end = std::chrono::steady_clock::now() + timeout_;
+        made.letters.push_back(one);
+        made.post = mail_;
+        if (!coalesces_) {
+            mail_->expect(one);
+        }
+        return end(type, title, std::move(made), kAnyOrder);
+    }
+
+  private:
+    /* ---- life -------------------------------------------------------------
+     */
+
+    /* Ends what is pending, then the threads that wait for it; these may need
+     * Python's lock to tell. */
+    void leave()
+    {
+        std::unique_ptr<pybind11::gil_scoped_release> others;
+        if (PyGILState_Check()) {
+            others = std::make_unique<pybind11::gil_scoped_release>();
+        }
+        bool is_endless = false;
+        if (mail_) {
+            mail_->stop();
+            is_endless = mail_->is_awaited();
+        }
+        office_->close(is_endless);
+        gpu_->close();
+        futures_->stop();
+    }
+
+    store_ptr store_;
+    std::shared_ptr<office> office_;
+    std::shared_ptr<mail> mail_;
+    std::atomic<uint64_t> number_{0};
+    std::shared_ptr<completer> futures_;
+    milliseconds timeout_;
+    uint64_t roll_calls_ = 0;
+    std::unique_ptr<gpu> gpu_;
+    bool coalesces_ = false;
+    bool batch_is_placed_ = false;
+    c10::Device batch_place_{c10::kCPU};
+    begun batch_;
+    std::vector<weft_p2p> list_;
+};
+
+} // namespace weft_torch
+
+#endif

@@ -146,6 +146,12 @@ typedef struct wefti_op_piece {
     int64_t posted_ns, ready_ns;
 } wefti_op_piece;
 
+/* A message to a rank of this domain that lies in an area until it is read. */
+typedef struct wefti_area_message {
+    wefti_fabric_path path;
+    uint64_t sequence; /* 0: none */
+} wefti_area_message;
+
 typedef struct wefti_op {
     wefti_op_state state;
     weft_status status;
@@ -178,6 +184,7 @@ typedef struct wefti_op {
     int slots[WEFTI_CHANNELS];
     size_t slots_begin[WEFTI_CHANNELS]; /* in the staging buffer */
     size_t slot_bytes;
+    unsigned char *area; /* where its next message is staged; NULL: its slot */
     uint64_t sends[WEFTI_CHANNELS];
     wefti_staged_slot *slot_records[WEFTI_CHANNELS]; /* [slots_max] */
     uint64_t *checked; /* [nranks] last number with an equal signature */
@@ -403,11 +410,14 @@ struct weft_comm {
     uint32_t urgent;       /* of those, the ones that compute waits for soon */
     int64_t budget_bytes;  /* that may still move in this turn */
     uint32_t staging_used; /* bit set */
-    /* The last operation that used each area: comm/steps/payload.c. */
+    /* The last operation that used each area, and the message that is in it:
+     * comm/steps/area.h. */
     uint64_t area_users[WEFTI_AREAS];
-    int far_area;           /* where the next far one is looked for */
-    size_t far_begin;       /* the next far staging, in a staging buffer */
-    const wefti_op *wanted; /* the first posted waits for this op slot */
+    wefti_area_message area_messages[WEFTI_AREAS];
+    int area_messages_count; /* of those with one, as last looked at */
+    int far_area;            /* where the next far one is looked for */
+    size_t far_begin;        /* the next far staging, in a staging buffer */
+    const wefti_op *wanted;  /* the first posted waits for this op slot */
     int slots_max;
     unsigned char *arena; /* scratch and bounces of all lists */
     size_t arena_bytes;

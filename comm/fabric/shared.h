@@ -22,7 +22,8 @@
  *             messages  [op slot][channel][DEPTH] what it has sent to peer
  *             marks     [area][mark] how far its streams are, for peer's
  *   then    staging     [OP_SLOTS] staged payload, one buffer per operation
- *           areas       [AREAS] payloads that no entry holds
+ *           areas       [AREAS] payloads that no entry holds, and messages:
+ *                       comm/steps/area.h
  *           p2p_staging [peer of the domain][channel] staged payload of
  *                       point-to-point operations
  *   or, in a mirror
@@ -62,9 +63,9 @@ enum {
     WEFTI_DEPTH = 16,         /* messages per slot not yet read */
     WEFTI_ENTRY_BYTES = 4160, /* one entry with its payload */
     WEFTI_STAGING_BYTES = 4 << 20,
-    WEFTI_AREA_BYTES = 64 << 10, /* one payload that no entry holds */
-    WEFTI_AREAS = 32,    /* more than operations: comm/fabric/stager.h */
-    WEFTI_P2P_SLOTS = 4, /* to a peer of the domain */
+    WEFTI_AREA_BYTES = 64 << 10, /* one payload, or a message */
+    WEFTI_AREAS = 32,            /* more than operations: comm/steps/area.h */
+    WEFTI_P2P_SLOTS = 4,         /* to a peer of the domain */
     /* To another, whose word takes longer; its reader has offered places for
      * twice as many (comm/steps/offer.c). */
     WEFTI_P2P_REMOTE_SLOTS = WEFTI_DEPTH / 2,

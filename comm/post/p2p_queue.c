@@ -19,6 +19,7 @@
 #include "comm/engine/engine.h"
 #include "comm/engine/op.h"
 #include "comm/engine/ticket.h"
+#include "comm/steps/area.h"
 #include "comm/steps/op_life.h"
 #include "comm/steps/step_list.h"
 #include "comm/steps/unstaged.h"
@@ -289,7 +290,8 @@ static bool send_now(weft_comm *comm, wefti_fabric_path path,
         if (!wefti_fabric_has_room(&comm->fabric, path)) {
             return false;
         }
-        void *staged = stage_at(comm, path, slots);
+        void *staged = wefti_area_take_for_message(comm, path, message.bytes);
+        staged = staged ? staged : stage_at(comm, path, slots);
         wefti_stager_copy(&comm->engine->stager, staged, desc->send,
                           message.bytes);
         message.data = staged;

@@ -322,7 +322,7 @@ static void gather_host(weft_comm *comm, wefti_op *op)
             wefti_payload_find(comm, op, rounds->locals[i], &list->lent);
     }
     wefti_host_blocks_gather(comm, op, list->sources,
-                             wefti_payload_take_area(comm, op));
+                             wefti_payload_take_area(comm, op, false));
 }
 
 /* Looks for those peers' payloads that it needs; in rounds for the ranks of

@@ -146,6 +146,7 @@ void wefti_op_init(weft_comm *comm, wefti_op *op, const weft_op *desc,
     op->being_read = false;
     op->lent = 0;
     op->held = 0;
+    op->area = NULL;
     op->missing = op->round = 0;
     memset(op->sends, 0, sizeof(op->sends));
     memset(op->slots, 0, sizeof(op->slots));

@@ -4,13 +4,14 @@
  *
  * entry.number, stored behind all this, publishes the payload and where it is.
  * entry.met (reader's store) pairs with find_reader's load: the reader is done
- * with what it was lent. Areas: see page.completed in comm/fabric/shared.h.
+ * with what it was lent. Areas: comm/steps/area.h.
  */
 #include "comm/steps/payload.h"
 
 #include "base/check.h"
 #include "base/prefetch.h"
 #include "comm/pattern/shape.h"
+#include "comm/steps/area.h"
 #include "comm/steps/host_blocks.h"
 #include "comm/steps/op_life.h"
 #include "comm/steps/unstaged.h"
@@ -18,10 +19,7 @@
 
 #include <string.h>
 
-enum {
-    AREAS_AT_HAND = 4, /* so many stay in a core's own cache */
-    PREFETCH_MOST_BYTES = 8 << 10
-};
+enum { PREFETCH_MOST_BYTES = 8 << 10 };
 
 /* Of a payload that is not in the entry, in place of it. */
 typedef struct whereabouts {
@@ -67,42 +65,15 @@ size_t wefti_payload_bytes(const weft_comm *comm, const wefti_op *op)
     return is_read(comm, op) ? all_bytes(comm, op) : 0;
 }
 
-/* ---- areas --------------------------------------------------------------- */
-
-static unsigned char *area_at(const weft_comm *comm, int area)
+unsigned char *wefti_payload_take_area(weft_comm *comm, const wefti_op *op,
+                                       bool far)
 {
-    return comm->fabric.shared.regions[comm->rank] +
-           comm->fabric.shared.layout.areas + (size_t)area * WEFTI_AREA_BYTES;
-}
-
-/* The first free one from begin on and before end; end: none is. */
-static int find_area(const weft_comm *comm, int begin, int end)
-{
-    int area = begin;
-    while (area < end && comm->area_users[area] > comm->peers_done) {
-        area++;
+    unsigned char *area = wefti_area_take(comm, op, far);
+    if (!area) {
+        wefti_op_look_completed(comm);
+        area = wefti_area_take_any(comm, op);
     }
     return area;
-}
-
-static unsigned char *take_area(weft_comm *comm, const wefti_op *op, bool far)
-{
-    const int begin = far ? comm->far_area : 0;
-    const int end = far ? WEFTI_AREAS : AREAS_AT_HAND;
-    int area = find_area(comm, begin, end);
-    if (area == end) {
-        wefti_op_look_completed(comm);
-        area = find_area(comm, 0, WEFTI_AREAS);
-    }
-    WEFTI_ASSERT(area < WEFTI_AREAS);
-    comm->far_area = (area + 1) % WEFTI_AREAS;
-    comm->area_users[area] = op->number;
-    return area_at(comm, area);
-}
-
-unsigned char *wefti_payload_take_area(weft_comm *comm, const wefti_op *op)
-{
-    return take_area(comm, op, false);
 }
 
 /* ---- showing ------------------------------------------------------------- */
@@ -166,10 +137,10 @@ void wefti_payload_show(weft_comm *comm, wefti_op *op, const void *payload)
         op->unstaged = WEFTI_PLACE_MAPPED;
         comm->fabric.unstaged_bytes += bytes;
     } else {
-        unsigned char *area =
-            take_area(comm, op,
-                      wefti_stager_is_far(&comm->engine->stager,
-                                          longest_copy(comm, op, bytes)));
+        unsigned char *area = wefti_payload_take_area(
+            comm, op,
+            wefti_stager_is_far(&comm->engine->stager,
+                                longest_copy(comm, op, bytes)));
         at.offset = (uint64_t)(area - comm->fabric.shared.regions[comm->rank]);
         at.place = WEFTI_PLACE_STAGED;
         copy_out(comm, op, area, payload, bytes);
@@ -192,8 +163,7 @@ void wefti_payload_prefetch(const weft_comm *comm, const wefti_op *op)
                                        : sizeof(*next) + bytes);
         return;
     }
-    const int area = find_area(comm, 0, AREAS_AT_HAND);
-    wefti_prefetch_write(area_at(comm, area % AREAS_AT_HAND), bytes);
+    wefti_area_prefetch(comm, bytes);
     wefti_prefetch_write(next, sizeof(*next));
 }
 

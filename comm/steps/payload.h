@@ -38,10 +38,10 @@ void wefti_payload_show(weft_comm *comm, wefti_op *op, const void *payload);
 const unsigned char *wefti_payload_find(weft_comm *comm, const wefti_op *op,
                                         int rank, bool *lent);
 
-/* An area of WEFTI_AREA_BYTES in this rank's region, until all have completed
- * the operation. One is free: of all operations that have an op slot, each
- * takes one at most. */
-unsigned char *wefti_payload_take_area(weft_comm *comm, const wefti_op *op);
+/* An area of this rank's region for op's payload, far or not: see
+ * comm/steps/area.h. */
+unsigned char *wefti_payload_take_area(weft_comm *comm, const wefti_op *op,
+                                       bool far);
 
 /* This rank has read all payloads that it needs. */
 void wefti_payload_give_back(weft_comm *comm, const wefti_op *op);

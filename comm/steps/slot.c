@@ -5,6 +5,7 @@
  */
 #include "comm/steps/slot.h"
 
+#include "comm/steps/area.h"
 #include "comm/steps/unstaged.h"
 
 static int channel_of(const wefti_step *step)
@@ -123,11 +124,23 @@ int wefti_slot_find_full(weft_comm *comm, const wefti_op *op,
     return -1;
 }
 
+void wefti_slot_choose(weft_comm *comm, wefti_op *op, const wefti_step *step,
+                       size_t bytes)
+{
+    if (wefti_op_slot_is_p2p(op->op_slot) && !op->area) {
+        op->area = wefti_area_take_for_message(
+            comm, path_to(op, step, step->peer), bytes);
+    }
+}
+
 void *wefti_slot_stage(weft_comm *comm, const wefti_op *op,
                        const wefti_step *step, size_t later)
 {
     const int channel = channel_of(step);
     wefti_fabric_path path = path_to(op, step, step->peer);
+    if (later == 0 && op->area) {
+        return op->area;
+    }
     if (wefti_op_slot_is_p2p(op->op_slot)) {
         const uint64_t number =
             wefti_fabric_posted(&comm->fabric, path) + later;
@@ -165,6 +178,7 @@ void wefti_slot_post(weft_comm *comm, wefti_op *op, const wefti_step *step,
                          [op->sends[channel] % (uint64_t)op->slots[channel]];
     *slot = address(step);
     slot->number = op->sends[channel]++;
+    op->area = NULL;
     int places =
         wefti_peer_count(&op->problem, slot->peer, slot->owner, slot->round);
     for (int place = 0; place < places; place++) {

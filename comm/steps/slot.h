@@ -31,6 +31,12 @@ int wefti_slot_blocker(weft_comm *comm, const wefti_op *op,
 int wefti_slot_find_full(weft_comm *comm, const wefti_op *op,
                          const wefti_step *step);
 
+/* Decides where the step's message of so many bytes is staged, which no device
+ * writes: its slot is free. Before wefti_slot_stage; again until it is posted:
+ * the same. */
+void wefti_slot_choose(weft_comm *comm, wefti_op *op, const wefti_step *step,
+                       size_t bytes);
+
 /* Where the step's message is staged; later as above. */
 void *wefti_slot_stage(weft_comm *comm, const wefti_op *op,
                        const wefti_step *step, size_t later);

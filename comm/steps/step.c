@@ -144,6 +144,9 @@ static wefti_wait prepare_send(weft_comm *comm, wefti_op *op,
     if (wefti_unstaged_place(comm, op, step, list->from, bytes)) {
         return WEFTI_WAIT_NOTHING;
     }
+    if (!fetches) {
+        wefti_slot_choose(comm, op, step, bytes);
+    }
     list->to = wefti_slot_stage(comm, op, step, 0);
     if (fetches) {
         ask(comm, op, list, list->way, list->to, list->from, bytes);

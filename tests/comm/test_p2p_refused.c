@@ -94,6 +94,12 @@ static int bad_parts(weft_comm *comm, void *context)
     failures += refuse(comm, good, bad, "overlaps that of list[0]");
     bad = part(WEFT_P2P_RECV, data + 8, 8, 0);
     failures += refuse(comm, good, bad, "overlaps that of list[2]");
+    for (int i = 0; i < 3; i++) { /* over its end, over its begin, the same */
+        weft_p2p pair[] = {part(WEFT_P2P_SEND, data + 20, 4, 0),
+                           part(WEFT_P2P_RECV, data + 20 + (i - 1) * 3, 4, 0)};
+        failures += expect(weft_p2p_post(pair, 2, comm, NULL), WEFT_ERR_INVALID,
+                           "overlaps that of list[");
+    }
     failures +=
         expect(weft_p2p_post(NULL, 1, comm, NULL), WEFT_ERR_INVALID, "list");
     failures +=

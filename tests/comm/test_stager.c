@@ -8,10 +8,12 @@
  * are slow whatever is done, some of them interrupted. Copies of lengths about
  * lines, at odd addresses, by several threads at once. Then all collectives
  * with each way given, buffers poisoned when an operation returns, and rounds
- * of operations that are begun before any is waited for.
+ * of operations that are begun before any is waited for, also while more
+ * messages lie unread than there is room for.
  */
 #include "comm/fabric/stager.h"
 
+#include "base/check.h"
 #include "comm/core/core.h"
 #include "tests/comm/all_reduce_op.h"
 #include "tests/comm/one_op.h"
@@ -183,6 +185,111 @@ static int run_round(weft_comm *comm, size_t elems, int round)
     return failures;
 }
 
+/* ---- messages beside operations --------------------------------------------
+ */
+
+enum {
+    QUEUED = 5, /* to each rank in each queue: more than may be unread */
+    MESSAGES = RANKS * WEFT_P2P_QUEUES * QUEUED,
+    MESSAGE_ELEMS = 16000 /* just less than a slot */
+};
+
+static float value_of(int from, int to, int number, size_t elem)
+{
+    return (float)(from * 1000 + to * 100 + number + (int)(elem % 511));
+}
+
+/* Begins to send to, or to receive from, every rank. */
+static int begin_messages(weft_comm *comm, bool sends, float *data,
+                          weft_request *requests[MESSAGES])
+{
+    const int rank = weft_comm_get_rank(comm);
+    int failures = 0;
+    for (int i = 0; i < MESSAGES; i++) {
+        const int peer = i % RANKS, number = i / RANKS;
+        float *mine = data + (size_t)i * MESSAGE_ELEMS;
+        for (size_t e = 0; e < MESSAGE_ELEMS; e++) {
+            mine[e] = sends ? value_of(rank, peer, number, e) : -1.0F;
+        }
+        const weft_p2p part = {.size_bytes = sizeof(part),
+                               .kind = sends ? WEFT_P2P_SEND : WEFT_P2P_RECV,
+                               .buffer = mine,
+                               .count = MESSAGE_ELEMS - (size_t)number * 700,
+                               .dtype = WEFT_DTYPE_F32,
+                               .peer = peer,
+                               .queue = number % WEFT_P2P_QUEUES};
+        failures +=
+            CHECK(weft_p2p_begin(&part, 1, comm, &requests[i]) == WEFT_OK);
+    }
+    return failures;
+}
+
+static int end_messages(weft_request *requests[MESSAGES])
+{
+    int failures = 0;
+    for (int i = 0; i < MESSAGES; i++) {
+        failures += CHECK(weft_request_wait(requests[i]) == WEFT_OK);
+        weft_request_destroy(requests[i]);
+    }
+    return failures;
+}
+
+/* Messages lie unread while operations that need as much room come and go. */
+static int send_ahead(weft_comm *comm)
+{
+    const int rank = weft_comm_get_rank(comm);
+    const size_t elems = (size_t)MESSAGES * MESSAGE_ELEMS;
+    float *out = malloc(elems * sizeof(*out)),
+          *in = malloc(elems * sizeof(*in));
+    weft_request *sent[MESSAGES] = {NULL}, *received[MESSAGES] = {NULL};
+    int failures = CHECK(out && in);
+    if (failures == 0) {
+        failures += begin_messages(comm, true, out, sent);
+        failures += run_round(comm, 3000, 1) + run_round(comm, 3000, 2);
+        failures += begin_messages(comm, false, in, received);
+        failures += run_round(comm, 3000, 3);
+        failures += end_messages(sent) + end_messages(received);
+    }
+    size_t wrong = 0;
+    for (int i = 0; failures == 0 && i < MESSAGES; i++) {
+        const int peer = i % RANKS, number = i / RANKS;
+        for (size_t e = 0; e < MESSAGE_ELEMS - (size_t)number * 700; e++) {
+            wrong += in[(size_t)i * MESSAGE_ELEMS + e] !=
+                     value_of(peer, rank, number, e);
+        }
+    }
+    free(out);
+    free(in);
+    return failures + CHECK(wrong == 0);
+}
+
+/* How often a message to oneself went round the areas, of so many. */
+static int turn_messages(weft_comm *comm, int *turned_out)
+{
+    enum { TURNS = 7 };
+    static const float out[2500];
+    float *in = malloc(sizeof(out));
+    int failures = CHECK(in != NULL);
+    *turned_out = 0;
+    for (int i = 0; in && i < TURNS; i++) {
+        const int rank = weft_comm_get_rank(comm);
+        weft_p2p list[2] = {{.size_bytes = sizeof(list[0]),
+                             .kind = WEFT_P2P_SEND,
+                             .buffer = (void *)(uintptr_t)out,
+                             .count = WEFTI_COUNT_OF(out),
+                             .dtype = WEFT_DTYPE_F32,
+                             .peer = rank}};
+        list[1] = list[0];
+        list[1].kind = WEFT_P2P_RECV;
+        list[1].buffer = in;
+        const int begun = comm->far_area;
+        failures += CHECK(weft_p2p_post(list, 2, comm, NULL) == WEFT_OK);
+        *turned_out += comm->far_area != begun;
+    }
+    free(in);
+    return failures + CHECK(*turned_out == 0 || *turned_out == TURNS);
+}
+
 static int is_right(weft_comm *comm, void *context)
 {
     static const size_t sizes[] = {9000, 64000, 300000, 30000, 700000};
@@ -203,6 +310,9 @@ static int is_right(weft_comm *comm, void *context)
             failures += run_round(comm, 3000, round);  /* in one shot */
             failures += run_round(comm, 20000, round); /* in steps */
         }
+        int messages_turned;
+        failures += send_ahead(comm) + turn_messages(comm, &messages_turned);
+        failures += CHECK((messages_turned > 0) == (way == WEFTI_STAGER_FAR));
         const bool turned = comm->far_begin != begun;
         failures += CHECK(turned == (way == WEFTI_STAGER_FAR));
         failures += CHECK(comm->far_begin <= WEFTI_STAGER_FAR_BYTES);

@@ -53,8 +53,8 @@ static size_t count_levels(const wefti_replica *replica)
     return wefti_gradient_count_levels(wefti_replica_count_passes(replica));
 }
 
-/* Of communicators whose messages are copied, as rows of a micro-batch are: by
- * ranks that share layers, heads of a sequence, or experts. */
+/* Of communicators whose messages are copied, as rows of a micro-batch are: of
+ * ranks that share layers, heads of a sequence, or experts, and of stages. */
 static size_t count_staging(const wefti_replica *replica)
 {
     const wefti_model_shape *shape = &replica->plan.shape;
@@ -70,6 +70,9 @@ static size_t count_staging(const wefti_replica *replica)
     size_t sum = 0;
     for (size_t i = 0; i < sizeof(comms) / sizeof(comms[0]); i++) {
         sum += comms[i] ? wefti_comm_plan_staging(comms[i], bytes) : 0;
+    }
+    if (pipe->info.ranks > 1) {
+        sum += wefti_comm_plan_messages(mesh[WEFTI_MESH_LINE], bytes);
     }
     return sum;
 }

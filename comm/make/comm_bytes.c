@@ -152,6 +152,15 @@ size_t wefti_comm_plan_staging(const weft_comm *comm, size_t bytes)
                                      : WEFTI_STAGER_FAR_BYTES;
 }
 
+size_t wefti_comm_plan_messages(const weft_comm *comm, size_t bytes)
+{
+    if (comm->nranks == 1 || bytes < WEFTI_STAGER_LEAST_BYTES) {
+        return 0;
+    }
+    return WEFTI_AREAS *
+           (bytes < WEFTI_P2P_SLOT_BYTES ? bytes : WEFTI_P2P_SLOT_BYTES);
+}
+
 uint64_t wefti_comm_count_part(weft_comm *comm)
 {
     wefti_engine *engine = comm->engine;

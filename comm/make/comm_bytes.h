@@ -28,6 +28,10 @@ uint64_t wefti_comm_count_made(weft_comm *comm);
  */
 size_t wefti_comm_plan_staging(const weft_comm *comm, size_t bytes);
 
+/* Likewise where many messages of so many bytes have been sent: they take turns
+ * in all areas (comm/steps/area.h). */
+size_t wefti_comm_plan_messages(const weft_comm *comm, size_t bytes);
+
 /*
  * wefti_comm_count_part - of the memory that ranks of the host share, this
  * rank's part, as far as it is there: its regions and its parts of weft_mems,

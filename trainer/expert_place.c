@@ -248,10 +248,10 @@ void wefti_expert_place_time(wefti_expert_place *place, double step_ms)
 {
     if (place && place->steps == 0 && place->count > 0) {
         wefti_placed_run *run = &place->placed[place->count - 1].before;
-        const double others = (double)run->steps - 1;
-        run->step_ms = others > 0
-                           ? (run->step_ms * others + step_ms) / (others + 1)
-                           : step_ms;
+        run->step_ms = run->timed > 0 ? (run->step_ms * run->timed + step_ms) /
+                                            (run->timed + 1)
+                                      : step_ms;
+        run->timed++;
     } else if (place) {
         place->ms += step_ms;
         place->timed++;
@@ -263,7 +263,8 @@ wefti_placed_run wefti_expert_place_run(const wefti_expert_place *place)
     return (wefti_placed_run){
         .steps = place->steps,
         .ratio = wefti_expert_place_ratio(place->replica, place->loads),
-        .step_ms = place->ms / place->timed};
+        .step_ms = place->ms / place->timed,
+        .timed = place->timed};
 }
 
 /* ---- life -----------------------------------------------------------------

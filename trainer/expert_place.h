@@ -17,7 +17,8 @@
 typedef struct wefti_placed_run {
     uint64_t steps;
     double ratio;   /* wefti_expert_map_ratio of their loads, the worst layer */
-    double step_ms; /* mean, of this rank */
+    double step_ms; /* mean, of this rank, of those that it timed */
+    double timed;
 } wefti_placed_run;
 
 /* A choice after a step, and the steps before it; those behind it are the

@@ -185,12 +185,14 @@ static weft_status report_lack(const estimate *own,
         WEFT_ERR_NO_MEMORY,
         "the model does not fit: %zu rank%s of this host need%s %.1f GB (one "
         "%.1f: parameters %.1f, gradients %.1f, moments %.1f, activations "
-        "%.1f, copy for checkpoints %.1f), and %s with %.1f GB of swap: take a "
-        "smaller model or train.micro_batch_size, or more hosts",
+        "%.1f, average %.1f, copy for checkpoints %.1f, communicators and "
+        "records %.1f), and %s with %.1f GB of swap: take a smaller model or "
+        "train.micro_batch_size, or more hosts",
         lack->count, lack->count == 1 ? "" : "s", lack->count == 1 ? "s" : "",
         lack->need_bytes * gb, total(own) * gb, own->parameters * gb,
         own->gradients * gb, own->moments * gb, own->activations * gb,
-        own->copy * gb, have, here->swap_bytes * gb);
+        own->average * gb, own->copy * gb, own->books * gb, have,
+        here->swap_bytes * gb);
 }
 
 weft_status wefti_footprint_check(wefti_replica *replica)

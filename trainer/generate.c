@@ -233,10 +233,11 @@ static text_window make_window(const wefti_replica *replica,
     const int32_t *last = text + length - seen;
     int32_t *tokens = wefti_pipe_batch_tokens(&replica->pipe.batch, 0);
     text_window own;
+    size_t encoded = 0;
     if (wefti_context_parts(&shape->context) > 1) {
         own = share_window(replica, last, seen, tokens);
     } else {
-        const size_t encoded = show_encoder(replica, tokens);
+        encoded = show_encoder(replica, tokens);
         memcpy(tokens + encoded, last, seen * sizeof(*tokens));
         own = (text_window){wefti_pipe_batch_get(&replica->pipe.batch, 0), 0,
                             encoded + seen - 1};
@@ -244,7 +245,7 @@ static text_window make_window(const wefti_replica *replica,
     }
     own.batch.sequences = 1;
     mark_documents(replica, last, seen);
-    wefti_replica_localize(replica, tokens, NULL, own.batch.length);
+    wefti_replica_localize(replica, encoded, tokens, NULL, own.batch.length);
     return own;
 }
 

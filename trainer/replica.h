@@ -120,10 +120,11 @@ size_t wefti_replica_first_micro(const wefti_replica *replica, size_t copy);
 /* Whether only a communicator fails so. */
 bool wefti_replica_is_fault(weft_status status);
 
-/* Tokens, and targets, as the numbers of this rank's part of the vocabulary:
- * what is another's is negative. NULL: none. */
-void wefti_replica_localize(const wefti_replica *replica, int32_t *tokens,
-                            int32_t *targets, size_t count);
+/* Tokens, the first of them an encoder's, and targets, as the numbers of this
+ * rank's part of the vocabulary: what is another's is negative. Targets NULL:
+ * none. */
+void wefti_replica_localize(const wefti_replica *replica, size_t encoded,
+                            int32_t *tokens, int32_t *targets, size_t count);
 
 /* Of sequences first .. of the training data, what this rank has, as one of the
  * pipe's micro-batches, before it is sent. */

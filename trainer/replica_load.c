@@ -7,20 +7,20 @@
 
 #include "kernels/math/cross_entropy.h"
 
-void wefti_replica_localize(const wefti_replica *replica, int32_t *tokens,
-                            int32_t *targets, size_t count)
+void wefti_replica_localize(const wefti_replica *replica, size_t encoded,
+                            int32_t *tokens, int32_t *targets, size_t count)
 {
     const wefti_tensor_parallel *tensor = &replica->plan.tensor;
+    const int32_t bytes = (int32_t)replica->plan.encoder.vocab;
     const int32_t own = (int32_t)replica->plan.own.vocab;
-    const int32_t first = own * (int32_t)tensor->part;
+    const int32_t part = (int32_t)tensor->part, first = own * part;
     if (tensor->parts < 2) {
         return;
     }
     for (size_t i = 0; i < count; i++) {
-        if (tokens) {
-            int32_t id = tokens[i] - first;
-            tokens[i] = id < own ? id : -1;
-        }
+        const int32_t rows = i < encoded ? bytes : own;
+        const int32_t token = tokens[i] - rows * part;
+        tokens[i] = token < rows ? token : -1;
         if (targets) {
             int32_t id = targets[i] - first;
             targets[i] = targets[i] < 0        ? WEFTI_CROSS_ENTROPY_NO_TARGET
@@ -85,7 +85,8 @@ static void localize(const wefti_replica *replica, size_t micro,
                      size_t sequences)
 {
     const wefti_pipe_batch *batch = &replica->pipe.batch;
-    wefti_replica_localize(replica, wefti_pipe_batch_tokens(batch, micro),
+    wefti_replica_localize(replica, sequences * replica->plan.shape.encoder_seq,
+                           wefti_pipe_batch_tokens(batch, micro),
                            wefti_pipe_batch_targets(batch, micro),
                            sequences * wefti_replica_length(replica));
 }

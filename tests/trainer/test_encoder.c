@@ -10,6 +10,7 @@
  */
 #include "tests/seed.h"
 #include "tests/trainer/job.h"
+#include "tests/trainer/token_files.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -196,6 +197,7 @@ static void test_ranks_that_share_layers_give_the_same_losses(void **state)
 static void test_decoder_of_experts_gives_the_same_losses(void **state)
 {
 #define SPARSE "model.experts=4", "model.ffn_size=64"
+#define DEPTHS "model.encoder_layers=2"
     const job jobs[] = {
         {.nranks = 2, .settings = {SPARSE, EXPERTS(2)}},
         {.nranks = 4,
@@ -205,13 +207,86 @@ static void test_decoder_of_experts_gives_the_same_losses(void **state)
          .settings = {SPARSE, EXPERTS(4), "memory.recompute=full"}},
     };
     const job alone = {.nranks = 1, .settings = {SPARSE}};
-#undef SPARSE
+    /* Depths by which a rank's layers have other numbers in either branch. */
+    const job deep = {.nranks = 1, .settings = {SPARSE, DEPTHS}};
+    const job deep_cut[] = {
+        {.nranks = 4,
+         .settings = {SPARSE, DEPTHS, EXPERTS(2), PIPELINE(2),
+                      SCHEDULE(interleaved)}},
+        {.nranks = 4,
+         .settings = {SPARSE, EXPERTS(2), PIPELINE(2), SCHEDULE(zbv)}}};
     (void)state;
     job_result wanted = run(&alone);
     for (size_t i = 0; i < (job_is_sanitized() ? 2 : 3); i++) {
         check_close(&wanted, &jobs[i]);
     }
+    check_close(&wanted, &deep_cut[1]);
     job_result_fini(&wanted);
+    wanted = run(&deep);
+    check_close(&wanted, &deep_cut[0]);
+    job_result_fini(&wanted);
+#undef SPARSE
+#undef DEPTHS
+}
+
+/* Its bytes and the decoder's numbers are of two vocabularies. */
+static void test_ranks_share_both_vocabularies(void **state)
+{
+#define NUMBERS                                                                \
+    "model.vocab=600", "data.paths=[some.tokens]",                             \
+        "data.validation_fraction=0.1"
+    static uint32_t ids[2000];
+    static uint8_t image[TOKEN_HEADER_BYTES + 2 * 2000];
+    uint64_t seed = 20261127;
+    const job alone = {.nranks = 1, .settings = {NUMBERS}};
+    const job shared = {.nranks = 2, .settings = {NUMBERS, TENSOR(2)}};
+#undef NUMBERS
+    (void)state;
+    for (size_t i = 0; i < 2000; i++) {
+        ids[i] = (uint32_t)(random_next(&seed) % 600);
+    }
+    scratch_write(&own, "some.tokens", image,
+                  make_tokens(image, ids, 2000, 2, 600));
+    job_result wanted = run(&alone);
+    check_close(&wanted, &shared);
+    job_result_fini(&wanted);
+}
+
+/* Saved by ranks that share layers and have experts, gone on with by one that
+ * has all, and the other way round. */
+static void test_shared_state_goes_on_on_one_rank(void **state)
+{
+#define STEADY                                                                 \
+    "train.lr_decay_style=constant", "model.experts=4", "model.ffn_size=64"
+    static const char *const cut[][3] = {
+        {NULL}, {EXPERTS(2), PIPELINE(2), SCHEDULE(interleaved)}};
+    (void)state;
+    const job whole = {.nranks = 1, .settings = {STEADY}};
+    job_result wanted = run(&whole);
+    for (size_t i = 0; i < 2; i++) {
+        const char *const *from = cut[i], *const *to = cut[1 - i];
+        char saved_at[512], dir[48];
+        snprintf(dir, sizeof(dir), "checkpoint.dir=shared%zu", i);
+        snprintf(saved_at, sizeof(saved_at), "%s",
+                 scratch_path(&own, strchr(dir, '=') + 1));
+        const job first = {.nranks = from[0] ? 4 : 1,
+                           .settings = {STEADY, dir, "checkpoint.every=2",
+                                        "train.steps=2", from[0], from[1],
+                                        from[2]}};
+        const job second = {.nranks = to[0] ? 4 : 1,
+                            .resume = saved_at,
+                            .settings = {STEADY, to[0], to[1], to[2]}};
+        job_result saved = run(&first), got = run(&second);
+        assert_int_equal(got.steps, 2);
+        for (size_t k = 0; k < 2; k++) {
+            assert_true(fabs(got.loss[k] - wanted.loss[2 + k]) <
+                        1e-5 * wanted.loss[2 + k]);
+        }
+        job_result_fini(&saved);
+        job_result_fini(&got);
+    }
+    job_result_fini(&wanted);
+#undef STEADY
 }
 
 /* A list of one's own, whose encoder stages are the first ones. */
@@ -297,7 +372,7 @@ static void test_another_layout_goes_on(void **state)
 }
 
 typedef struct refusal {
-    const char *settings[4];
+    const char *settings[6];
     int nranks;
     const char *says;
 } refusal;
@@ -326,6 +401,11 @@ static const refusal refusals[] = {
      2,
      "parallel.compare: zbv is not possible in this version with "
      "model.encoder_layers"},
+    {{TENSOR(3), "model.hidden_size=24", "model.heads=6", "model.kv_heads=3",
+      "model.ffn_size=96", "model.vocab=300"},
+     3,
+     "parallel.tensor_model_parallel_size: 3 is not possible in this version "
+     "with model.encoder_layers from 1; allowed is what divides the 256 bytes"},
     {{TENSOR(2), "parallel.sequence_parallel=true"},
      2,
      "parallel.sequence_parallel: true is not possible in this version with "
@@ -395,6 +475,8 @@ int main(void)
         cmocka_unit_test(test_bf16_gives_the_same_bits),
         cmocka_unit_test(test_ranks_that_share_layers_give_the_same_losses),
         cmocka_unit_test(test_decoder_of_experts_gives_the_same_losses),
+        cmocka_unit_test(test_ranks_share_both_vocabularies),
+        cmocka_unit_test(test_shared_state_goes_on_on_one_rank),
         cmocka_unit_test(test_own_list_gives_the_same_bits),
         cmocka_unit_test(test_what_the_encoder_reads_matters),
         cmocka_unit_test(test_another_layout_goes_on),

@@ -138,6 +138,8 @@ class Exchange(ExchangeFolder):
                 ("norm_topk_prob", False, "norm_topk_prob is false"),
                 ("routed_scaling_factor", 2.5, "routed_scaling_factor is 2.5"),
                 ("partial_rotary_factor", None, "partial_rotary_factor is 0.5"),
+                ("num_key_value_heads", None, "num_key_value_heads is 8, but"),
+                ("rms_norm_eps", None, "rms_norm_eps is 1e-05, but"),
                 ("use_qk_norm", True, "use_qk_norm is true")):
             with self.subTest(key=key):
                 with open(self.path("first/config.json"), "w") as file:

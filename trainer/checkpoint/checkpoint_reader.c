@@ -456,10 +456,10 @@ bool wefti_checkpoint_reader_has(const wefti_checkpoint_reader *reader,
     wefti_checkpoint_piece piece = {.elems = 1};
     snprintf(piece.name, sizeof(piece.name), "%s", name);
     const size_t i = find_first(&reader->index, &piece);
-    const wefti_checkpoint_piece *found = &reader->index.sections[i].piece;
-    if (i == reader->index.count || strcmp(found->name, name) != 0) {
+    if (i == reader->index.count ||
+        strcmp(reader->index.sections[i].piece.name, name) != 0) {
         return false;
     }
-    *dtype_out = found->dtype;
+    *dtype_out = reader->index.sections[i].piece.dtype;
     return true;
 }

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "trainer/expert_place.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -113,6 +114,16 @@ static weft_status read_map(const wefti_expert_map *map,
                : status;
 }
 
+static bool are_loads(const double *loads, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (!isfinite(loads[i]) || loads[i] < 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
 static weft_status read_loads(const wefti_expert_map *map,
                               wefti_checkpoint_reader *reader,
                               wefti_placed_experts *out)
@@ -122,9 +133,13 @@ static weft_status read_loads(const wefti_expert_map *map,
     void *found;
     weft_status status = take(reader, &loads, &found);
     out->loads = found;
-    return status == WEFT_OK && found
+    if (status != WEFT_OK || !found) {
+        return status;
+    }
+    return are_loads(out->loads, loads.elems)
                ? wefti_checkpoint_reader_get(reader, &steps, &out->steps)
-               : status;
+               : wefti_error(WEFT_ERR_INVALID,
+                             "%s: a load is not a number from 0", loads.name);
 }
 
 weft_status wefti_placed_experts_read(const wefti_replica *replica,

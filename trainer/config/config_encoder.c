@@ -43,6 +43,9 @@ static weft_status check_others(const wefti_config *config)
         bool is_used;
         const char *allowed;
     } rows[] = {
+        {"parallel", "tensor_model_parallel_size",
+         WEFTI_VOCAB_BYTES % config->parallel.tensor_model_parallel_size != 0,
+         "what divides the 256 bytes that the encoder reads"},
         {"parallel", "sequence_parallel", config->parallel.sequence_parallel,
          "false"},
         {"parallel", "context_parallel_size",

@@ -262,7 +262,8 @@ static void check_keys(check *own, const wefti_model_shape *shape)
     check_whole(own, "num_hidden_layers", 0, "model.layers", shape->layers);
     check_whole(own, "hidden_size", 0, "model.hidden_size", shape->hidden);
     check_whole(own, "num_attention_heads", 0, "model.heads", shape->heads);
-    check_whole(own, "num_key_value_heads", shape->heads, "model.kv_heads",
+    check_whole(own, "num_key_value_heads",
+                shape->experts > 0 ? 8 : shape->heads, "model.kv_heads",
                 shape->kv_heads);
     check_whole(own, "head_dim", shape->hidden / shape->heads,
                 "model.hidden_size / heads", shape->head_dim);
@@ -280,8 +281,9 @@ static void check_keys(check *own, const wefti_model_shape *shape)
                                   own->path, shape->seq);
     }
     check_word(own, "hidden_act", find(own, "hidden_act"), "silu");
-    check_real(own, "rms_norm_eps", find(own, "rms_norm_eps"), norm_epsilon,
-               "but here always", norm_epsilon);
+    check_real(own, "rms_norm_eps", find(own, "rms_norm_eps"),
+               shape->experts > 0 ? 1e-5 : norm_epsilon, "but here always",
+               norm_epsilon);
     check_rotation(own, shape);
     check_bool(own, "attention_bias", false, "but here always", false);
     check_bool(own, "mlp_bias", false, "but here always", false);

@@ -79,5 +79,9 @@ weft_status wefti_llama_items(const wefti_tensor_list *list,
             names += WEFTI_LLAMA_NAME_BYTES;
         }
     }
-    return WEFT_OK;
+    weft_status status = wefti_safetensors_sort(items_out);
+    if (status != WEFT_OK) {
+        wefti_safetensors_fini(items_out);
+    }
+    return status;
 }

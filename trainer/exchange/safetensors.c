@@ -5,6 +5,7 @@
  */
 #include "trainer/exchange/safetensors.h"
 
+#include "base/check.h"
 #include "base/error.h"
 #include "trainer/exchange/json_number.h"
 
@@ -138,27 +139,33 @@ static int compare_starts(const void *left, const void *right)
 
 static int compare_names(const void *left, const void *right)
 {
-    return strcmp(*(const char *const *)left, *(const char *const *)right);
+    const wefti_safetensor *const *a = left, *const *b = right;
+    return strcmp((*a)->name, (*b)->name);
 }
 
-static weft_status check_names(const char *path, const wefti_safetensors *list)
+weft_status wefti_safetensors_sort(wefti_safetensors *list)
 {
-    const char **names = calloc(list->count + 1, sizeof(*names));
-    weft_status status = WEFT_OK;
-    if (!names) {
-        return wefti_error(WEFT_ERR_NO_MEMORY, "%.200s: no memory", path);
+    list->by_name = calloc(list->count + 1, sizeof(*list->by_name));
+    if (!list->by_name) {
+        return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for %zu names",
+                           list->count);
     }
     for (size_t i = 0; i < list->count; i++) {
-        names[i] = list->items[i].name;
+        list->by_name[i] = &list->items[i];
     }
-    qsort(names, list->count, sizeof(*names), compare_names);
+    qsort(list->by_name, list->count, sizeof(*list->by_name), compare_names);
+    return WEFT_OK;
+}
+
+static weft_status check_names(const char *path, wefti_safetensors *list)
+{
+    weft_status status = wefti_safetensors_sort(list);
     for (size_t i = 1; i < list->count && status == WEFT_OK; i++) {
-        if (strcmp(names[i - 1], names[i]) == 0) {
-            const place at = {path, names[i]};
+        const place at = {path, list->by_name[i]->name};
+        if (strcmp(list->by_name[i - 1]->name, at.name) == 0) {
             status = refuse(&at, "is there twice");
         }
     }
-    free(names);
     return status;
 }
 
@@ -243,6 +250,7 @@ weft_status wefti_safetensors_parse(const char *path, const char *header,
 void wefti_safetensors_fini(wefti_safetensors *list)
 {
     cJSON_Delete(list->names);
+    free(list->by_name);
     free(list->items);
     *list = (wefti_safetensors){0};
 }
@@ -250,12 +258,12 @@ void wefti_safetensors_fini(wefti_safetensors *list)
 const wefti_safetensor *wefti_safetensors_find(const wefti_safetensors *list,
                                                const char *name)
 {
-    for (size_t i = 0; i < list->count; i++) {
-        if (strcmp(list->items[i].name, name) == 0) {
-            return &list->items[i];
-        }
-    }
-    return NULL;
+    const wefti_safetensor wanted = {.name = name}, *key = &wanted;
+    WEFTI_ASSERT(list->by_name);
+    const wefti_safetensor **found =
+        bsearch(&key, list->by_name, list->count, sizeof(*list->by_name),
+                compare_names);
+    return found ? *found : NULL;
 }
 
 const char *wefti_safetensors_find_note(const wefti_safetensors *list,

@@ -48,6 +48,7 @@ typedef struct wefti_safetensors {
     wefti_safetensor *items; /* read: in the order of their data */
     size_t count;
     void *names; /* owned; NULL: borrowed from elsewhere */
+    const wefti_safetensor **by_name; /* [count] once it has been sorted */
     const wefti_safetensors_note *notes; /* to write; borrowed */
     size_t note_count;
 } wefti_safetensors;
@@ -69,6 +70,10 @@ WEFT_NODISCARD weft_status wefti_safetensors_parse(const char *path,
                                                    uint64_t data_bytes,
                                                    wefti_safetensors *out);
 void wefti_safetensors_fini(wefti_safetensors *list);
+
+/* So that items can be found: one that was parsed has been sorted. Returns OK |
+ * ERR_NO_MEMORY. */
+WEFT_NODISCARD weft_status wefti_safetensors_sort(wefti_safetensors *list);
 
 /* NULL: there is none. */
 const wefti_safetensor *wefti_safetensors_find(const wefti_safetensors *list,

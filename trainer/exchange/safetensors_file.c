@@ -213,6 +213,15 @@ weft_status wefti_safetensors_create(const char *path, wefti_safetensors *list,
     *file = (wefti_safetensors_file){
         .fd = -1, .path = path, .data_bytes = place_items(list)};
     weft_status status = pack_header(list, &header, &bytes);
+    if (status == WEFT_OK && bytes - WEFTI_SAFETENSORS_PREFIX_BYTES >
+                                 WEFTI_SAFETENSORS_HEADER_BYTES_MOST) {
+        free(header);
+        return wefti_error(WEFT_ERR_INVALID,
+                           "%.200s: %zu tensors have a header of %zu bytes: "
+                           "allowed are %" PRIu64,
+                           path, list->count, bytes,
+                           WEFTI_SAFETENSORS_HEADER_BYTES_MOST);
+    }
     if (status != WEFT_OK) {
         return status;
     }

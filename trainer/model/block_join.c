@@ -109,7 +109,7 @@ static weft_status join(const wefti_node_args *args)
                : status;
 }
 
-/* On ranks whose rows of the encoder are others' too, which count there. */
+/* On all ranks that share layers but the first, whose encoder's rows count. */
 static weft_status join_text(const wefti_node_args *args)
 {
     const wefti_model_shape *shape = args->node->context;

@@ -44,11 +44,25 @@ size_t wefti_experts_room(const wefti_parameters *plan, size_t tokens)
     return most * tokens;
 }
 
+/* A part's layers of the decoder, by its numbers: an encoder has no experts. */
+static wefti_layer_run decoder_run(const wefti_parameters *plan, size_t part)
+{
+    const size_t before = plan->shape.encoder_layers;
+    const wefti_layer_run *run = &plan->parts[part];
+    if (run->layers_end <= before) {
+        return (wefti_layer_run){0, 0};
+    }
+    return (wefti_layer_run){
+        run->first_layer > before ? run->first_layer - before : 0,
+        run->layers_end - before};
+}
+
 static size_t count_layers(const wefti_parameters *plan)
 {
     size_t layers = 0;
     for (size_t i = 0; i < plan->part_count; i++) {
-        layers += plan->parts[i].layers_end - plan->parts[i].first_layer;
+        const wefti_layer_run run = decoder_run(plan, i);
+        layers += run.layers_end - run.first_layer;
     }
     return layers;
 }
@@ -59,12 +73,12 @@ static turn *find(const wefti_experts *experts, wefti_expert_turn of)
     const wefti_parameters *plan = experts->config.plan;
     size_t before = 0;
     for (size_t i = 0; i < plan->part_count; i++) {
-        const wefti_layer_run *part = &plan->parts[i];
-        if (of.layer >= part->first_layer && of.layer < part->layers_end) {
-            size_t layer = before + of.layer - part->first_layer;
+        const wefti_layer_run run = decoder_run(plan, i);
+        if (of.layer >= run.first_layer && of.layer < run.layers_end) {
+            size_t layer = before + of.layer - run.first_layer;
             return &experts->turns[layer * experts->config.slots + of.slot];
         }
-        before += part->layers_end - part->first_layer;
+        before += run.layers_end - run.first_layer;
     }
     WEFTI_ASSERT(!"a layer of another rank");
     return NULL;

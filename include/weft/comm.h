@@ -271,14 +271,16 @@ WEFT_NODISCARD weft_status weft_comm_create_from(weft_comm *parent,
  * device   borrowed for the communicator's life; of one that has it already
  *          nothing changes. Its operations go weft's own way, by staging in
  *          host memory: WEFT_ROUTE counts when a communicator is made, as by a
- *          split of this one.
+ *          split of this one. From now on streams are this device's. Its copies
+ *          are not tried first, as they are when a communicator is made.
  *
- * Returns     OK | ERR_INVALID (it has another device, or a weft_mem; it has
- *             posted on streams; WEFT_SINGLE_COPY is on: peers read its buffers
- *             themselves) | ERR_NO_MEMORY | ERR_SYSTEM. After an error all is
- *             as before.
- * Threads     one caller per comm at a time.
- * Blocks      as long as making streams does.
+ * Returns     OK | ERR_INVALID (device is NULL; it has another device, or a
+ *             weft_mem; it has posted on streams; WEFT_SINGLE_COPY is on: peers
+ *             read its buffers themselves) | ERR_NO_MEMORY | ERR_SYSTEM |
+ *             ERR_UNSUPPORTED, or the device's own fault (it makes no gates or
+ *             streams). After an error all is as before.
+ * Threads     one caller per comm at a time.  Allocates: yes.
+ * Blocks      as long as making streams, and pinning all of its staging, does.
  */
 WEFT_NODISCARD weft_status weft_comm_set_device(weft_comm *comm,
                                                 weft_device *device);

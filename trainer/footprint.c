@@ -71,8 +71,9 @@ static size_t count_staging(const wefti_replica *replica)
     for (size_t i = 0; i < sizeof(comms) / sizeof(comms[0]); i++) {
         sum += comms[i] ? wefti_comm_plan_staging(comms[i], bytes) : 0;
     }
-    if (pipe->info.ranks > 1) {
-        sum += wefti_comm_plan_messages(mesh[WEFTI_MESH_LINE], bytes);
+    if (pipe->info.ranks > 1) { /* the chain's are for validation */
+        sum += wefti_comm_plan_messages(mesh[WEFTI_MESH_LINE], bytes) +
+               wefti_comm_plan_messages(mesh[WEFTI_MESH_CHAIN], bytes);
     }
     return sum;
 }

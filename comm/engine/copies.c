@@ -119,39 +119,67 @@ static wefti_mapping *get_outgoing(const weft_comm *comm, int number)
                                      number % WEFTI_P2P_AREAS);
 }
 
-weft_status wefti_copies_create(weft_comm *comm, weft_device *device)
+/* NULL: the host reads all of device's memory. */
+static weft_status make(weft_comm *comm, weft_device *device,
+                        wefti_copies **copies_out)
 {
-    wefti_copies *copies = NULL;
-    if (needs_copies(device)) {
-        copies = calloc(1, sizeof(*copies));
-        weft_status status =
-            copies ? build(comm, device, copies)
-                   : wefti_error(WEFT_ERR_NO_MEMORY, "no memory for copies");
-        if (status != WEFT_OK) {
-            if (copies) {
-                release(copies);
-            }
-            return status;
-        }
-        pin(comm, device, comm->mapping);
-        copies->arena_pinned =
-            weft_device_register(device, comm->arena, comm->arena_bytes) ==
-            WEFT_OK;
-        if (!copies->arena_pinned) {
-            report_unpinned(comm, device, comm->arena_bytes);
-        }
+    *copies_out = NULL;
+    if (!needs_copies(device)) {
+        return WEFT_OK;
     }
-    pthread_mutex_lock(&comm->queues_lock);
-    for (int i = 0; copies && i < comm->nranks * WEFTI_P2P_AREAS; i++) {
-        pin(comm, device, get_outgoing(comm, i));
+    wefti_copies *copies = calloc(1, sizeof(*copies));
+    if (!copies) {
+        return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for copies");
     }
-    pthread_mutex_lock(&comm->engine->lock);
+    weft_status status = build(comm, device, copies);
+    if (status != WEFT_OK) {
+        release(copies);
+        return status;
+    }
+    pin(comm, device, comm->mapping);
+    copies->arena_pinned =
+        weft_device_register(device, comm->arena, comm->arena_bytes) == WEFT_OK;
+    if (!copies->arena_pinned) {
+        report_unpinned(comm, device, comm->arena_bytes);
+    }
+    *copies_out = copies;
+    return WEFT_OK;
+}
+
+static void take(weft_comm *comm, weft_device *device, wefti_copies *copies)
+{
     comm->device = device;
     comm->copies = copies;
     if (copies) {
         comm->heap_bytes += sizeof(*copies) + copies->count * sizeof(place) +
                             copies->count * sizeof(size_t);
     }
+}
+
+weft_status wefti_copies_create(weft_comm *comm)
+{
+    wefti_copies *copies;
+    weft_status status = make(comm, comm->device, &copies);
+    if (status == WEFT_OK) {
+        take(comm, comm->device, copies);
+    }
+    return status;
+}
+
+weft_status wefti_copies_create_late(weft_comm *comm, weft_device *device)
+{
+    wefti_copies *copies;
+    weft_status status = make(comm, device, &copies);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    /* What is opened meanwhile is pinned here or there. */
+    pthread_mutex_lock(&comm->queues_lock);
+    for (int i = 0; copies && i < comm->nranks * WEFTI_P2P_AREAS; i++) {
+        pin(comm, device, get_outgoing(comm, i));
+    }
+    pthread_mutex_lock(&comm->engine->lock);
+    take(comm, device, copies);
     pthread_mutex_unlock(&comm->engine->lock);
     pthread_mutex_unlock(&comm->queues_lock);
     return WEFT_OK;

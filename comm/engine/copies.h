@@ -32,18 +32,20 @@ enum {
 typedef struct wefti_copies wefti_copies;
 
 /*
- * wefti_copies_create - device becomes comm's, with what that needs for copies;
- * none (and comm->copies stays NULL) where the host reads all of its memory.
- * The staging that copies touch is made known to the device; what it refuses is
- * named in the log once and copied all the same. Without the lock; comm may be
- * at work, for host memory.
+ * wefti_copies_create - what comm, which is being made, needs for copies; none
+ * (and comm->copies stays NULL) where the host reads all of its device's
+ * memory. The staging that copies touch is made known to the device; what it
+ * refuses is named in the log once and copied all the same. create_late: device
+ * becomes comm's, which may be at work for host memory; without the engine's
+ * lock.
  *
  * Returns     OK | ERR_NO_MEMORY | ERR_SYSTEM | ERR_INVALID (sm_budget is below
  *             what the device can part): nothing has changed; destroy is legal
  *             after all.
  */
-WEFT_NODISCARD weft_status wefti_copies_create(weft_comm *comm,
-                                               weft_device *device);
+WEFT_NODISCARD weft_status wefti_copies_create(weft_comm *comm);
+WEFT_NODISCARD weft_status wefti_copies_create_late(weft_comm *comm,
+                                                    weft_device *device);
 void wefti_copies_destroy(weft_comm *comm);
 
 /* Makes a mapping known to comm's device, or unknown again; where it needs not

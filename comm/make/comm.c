@@ -158,7 +158,7 @@ static weft_status build_gates(weft_comm *comm)
         wefti_op *op = &comm->ops[op_slot];
         op->watcher = op->writable_watcher = watcher;
     }
-    return wefti_copies_create(comm, comm->device);
+    return wefti_copies_create(comm);
 }
 
 /* Where each member is woken: its world's bell; in a mirror, which goes with

@@ -55,7 +55,7 @@ weft_status weft_comm_set_device(weft_comm *comm, weft_device *device)
     }
     weft_status status = check(comm, device);
     if (status == WEFT_OK) {
-        status = wefti_copies_create(comm, device);
+        status = wefti_copies_create_late(comm, device);
     }
     if (status == WEFT_OK) {
         atomic_store(

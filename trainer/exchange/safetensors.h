@@ -47,7 +47,7 @@ typedef struct wefti_safetensors_note {
 typedef struct wefti_safetensors {
     wefti_safetensor *items; /* read: in the order of their data */
     size_t count;
-    void *names; /* owned; NULL: borrowed from elsewhere */
+    void *names;                      /* owned; NULL: borrowed from elsewhere */
     const wefti_safetensor **by_name; /* [count] once it has been sorted */
     const wefti_safetensors_note *notes; /* to write; borrowed */
     size_t note_count;

@@ -35,7 +35,7 @@ class poster : public c10d::Backend
         config.nranks = size;
         config.name = short_name.c_str();
         config.timeout_ms = timeout.count();
-        check(weft_comm_create(&config, &office_->comm));
+        office_->open(config);
         mail_ = std::make_shared<mail>(office_, rank, size);
         gpu_ = std::make_unique<gpu>(office_);
     }
@@ -71,10 +71,7 @@ class poster : public c10d::Backend
 
     void abort() override
     {
-        std::lock_guard<std::mutex> hold(office_->lock);
-        if (office_->comm) {
-            check(weft_comm_abort(office_->comm));
-        }
+        office_->abort();
     }
 
     void shutdown() override
@@ -87,8 +84,8 @@ class poster : public c10d::Backend
         const weft_op op =
             make_op(WEFT_COLLECTIVE_BARRIER, "barrier", opts.timeout);
         begun made;
-        if (gpu_->is_open()) {
-            begin_on(gpu_->place(), op, made);
+        if (const std::optional<c10::Device> place = gpu_->place()) {
+            begin_on(*place, op, made);
             return end(OpType::BARRIER, "weft:barrier", std::move(made));
         }
         return end(OpType::BARRIER, "weft:barrier", begin(op, made));
@@ -188,7 +185,7 @@ class poster : public c10d::Backend
     {
         check_batch(place);
         gpu_->open(place);
-        gpu_->launch(kCollectives, made,
+        gpu_->launch(kCollectives, made, false,
                      [&](weft_comm *comm, weft_stream *stream) {
                          return weft_op_post(&op, 0, comm, stream);
                      });
@@ -222,9 +219,14 @@ class poster : public c10d::Backend
 
     void post_on_gpu(int lane, const std::vector<weft_p2p> &list, begun &made)
     {
-        gpu_->launch(lane, made, [&](weft_comm *comm, weft_stream *stream) {
-            return weft_p2p_post(list.data(), list.size(), comm, stream);
-        });
+        const bool receives =
+            std::any_of(list.begin(), list.end(), [](const weft_p2p &part) {
+                return part.kind == WEFT_P2P_RECV;
+            });
+        gpu_->launch(
+            lane, made, receives, [&](weft_comm *comm, weft_stream *stream) {
+                return weft_p2p_post(list.data(), list.size(), comm, stream);
+            });
     }
 
     /* A message of a GPU's memory: matched in the order of posting, in a queue
@@ -313,6 +315,9 @@ class poster : public c10d::Backend
         if (mail_) {
             mail_->stop();
             is_endless = mail_->is_awaited();
+        }
+        if (gpu_ && !is_endless) {
+            is_endless = gpu_->is_endless(timeout_);
         }
         office_->close(is_endless);
         gpu_->close();

@@ -6,6 +6,7 @@ and copied, and compared there."""
 import datetime
 import os
 import sys
+import threading
 import time
 
 import torch
@@ -171,13 +172,10 @@ def store():
 
 
 def check_works():
-    """Futures, works that nobody keeps, coalescing, both kinds of memory in one
-    group, limits."""
+    """Futures, coalescing, both kinds of memory in one group, limits."""
     tensor = own(100)
     future = dist.all_reduce(tensor, async_op=True).get_future()
     same(future.wait()[0], sum(values(r, 100) for r in RANKS))
-    for _ in range(20):
-        dist.all_reduce(own(20000), async_op=True)
     with dist._coalescing_manager(device=GPU, async_ops=True) as manager:
         for tensor in (pair := [own(4), own(6, more=1)]):
             dist.all_reduce(tensor)
@@ -193,6 +191,97 @@ def check_works():
     tensor = own(10)
     dist.all_reduce(tensor, group=halves[RANK % 2])
     same(tensor, sum(values(r, 10) for r in RANKS if r % 2 == RANK % 2))
+
+
+def check_dropped():
+    """The tensors of works that nobody keeps live until these are done, and are
+    given back after that."""
+    dist.barrier()
+    before = torch.cuda.memory_allocated(GPU)
+    if RANK:
+        for _ in range(20):  # rank 0 has not come
+            dist.all_reduce(own(20000), async_op=True)
+        # What had been given back would be taken for these.
+        mine = [torch.zeros(20000).to(GPU) for _ in range(20)]
+        expected = torch.zeros(20000)
+        store().add("dropped", 1)
+    else:
+        while store().add("dropped", 0) < SIZE - 1:
+            time.sleep(0.01)
+        mine = [own(20000) for _ in range(20)]
+        for tensor in mine:
+            dist.all_reduce(tensor, async_op=True)
+        expected = sum(values(r, 20000) for r in RANKS)
+    dist.barrier()
+    for tensor in mine:
+        same(tensor, expected)
+    del mine, tensor
+    dist.barrier()
+    assert torch.cuda.memory_allocated(GPU) == before
+
+
+def leave(group):
+    begun = time.monotonic()
+    group._get_backend(GPU).shutdown()
+    return time.monotonic() - begun
+
+
+def check_leaving():
+    """Who leaves waits for messages that may still come, not for the group's
+    limit of time where none does, or where somebody waits; an abort ends it."""
+    groups = [dist.new_group() for _ in range(4)]
+    for group in groups:
+        dist.all_reduce(own(3), group=group)
+    dist.barrier()
+    if RANK == 0:
+        got = empty(9)
+        dist.recv(got, 1, group=groups[0])
+        assert leave(groups[0]) > 0.2
+        same(got, values(1, 9))
+        found = []
+
+        def wait():
+            refuses(dist.DistBackendError, "abort", dist.barrier, groups[1])
+            found.append("abort")
+
+        thread = threading.Thread(target=wait)
+        thread.start()
+        time.sleep(2)  # it waits by now
+        assert leave(groups[1]) < 30
+        thread.join()
+        assert found == ["abort"]
+        store().wait(["left"])
+    else:
+        time.sleep(1)
+        dist.send(own(9), 0, group=groups[0])
+        torch.cuda.synchronize(GPU)
+        work = dist.irecv(empty(4), 0, group=groups[2])
+        assert 4 < leave(groups[2]) < 30
+        assert work.is_completed() and not work.is_success()
+        refuses(dist.DistBackendError, "abort", work.wait)
+        assert work.get_future().done()  # its lane's stream is gone
+        dist.isend(empty(3000000), 0, group=groups[3])
+        threading.Timer(1, groups[3]._get_backend(GPU).abort).start()
+        assert 0.5 < leave(groups[3]) < 30
+        store().set("left", "1")
+    os._exit(0)
+
+
+def check_lost():
+    """A GPU that answers with errors from some operation on: calls say so, and
+    works go without ending the program."""
+    works, tensor = [], own(10)
+    try:
+        for _ in range(1000):
+            works.append(dist.all_reduce(tensor, async_op=True))
+            torch.cuda.synchronize(GPU)
+    except RuntimeError:
+        pass
+    else:
+        raise AssertionError("the GPU has no error")
+    assert works
+    works.clear()
+    os._exit(0)
 
 
 def check_refusals():

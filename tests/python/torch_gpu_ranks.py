@@ -297,6 +297,33 @@ def check_refusals():
     refuses(ValueError, f"this group's GPU is {GPU}", dist.all_reduce,
             torch.zeros(3).to(other))
     dist.all_reduce(tensor)
+    group = dist.distributed_c10d._get_default_group()
+    if RANK == 0:  # nothing has been queued, so the others know nothing of it
+        refuses(NotImplementedError, "a reduction of Short",
+                group.allreduce_coalesced,
+                [own(4), empty(4, dtype=torch.int16)])
+        refuses(ValueError, f"1 tensors for {SIZE} ranks", group.allgather,
+                [[empty(4) for _ in RANKS], [empty(4)]], [own(4), own(4)])
+        refuses(NotImplementedError, "allowed is 0", dist.batch_isend_irecv,
+                [dist.P2POp(dist.isend, own(3, more=1), 1),
+                 dist.P2POp(dist.irecv, empty(3), 1, tag=4)])
+        refuses(NotImplementedError, "allowed is 0", dist.batch_isend_irecv,
+                [dist.P2POp(dist.irecv, empty(3), 1, tag=4)])
+    check_messages()
+    first = own(5)
+    refuses(ValueError, "are coalesced", broadcast_both, first,
+            torch.zeros(3).to(other))
+    dist.distributed_c10d._world.pg_coalesce_state.clear()  # torch's own
+    tensor = own(4)
+    dist.all_reduce(tensor)
+    same(tensor, sum(values(r, 4) for r in RANKS))
+    same(first, values(0, 5))
+
+
+def broadcast_both(first, second):
+    with dist._coalescing_manager(device=GPU, async_ops=True):
+        dist.broadcast(first, 0)
+        dist.broadcast(second, 0)
 
 
 def until_it_fails(tensor):

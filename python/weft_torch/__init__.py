@@ -13,7 +13,12 @@ import socket
 import torch
 import torch.distributed
 
-from . import _backend
+if not torch.cuda.is_initialized():
+    # Read when CUDA starts: streams on one connection wait for each other, and
+    # a rank has more of them than the 8 of the default.
+    os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "32")
+
+from . import _backend  # noqa: E402
 
 __all__ = ["version"]
 version = _backend.version

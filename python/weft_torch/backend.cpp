@@ -33,26 +33,29 @@ class weft_backend : public poster
     intrusive_ptr<Work> allreduce(tensors &list,
                                   const c10d::AllreduceOptions &opts) override
     {
+        const batch_call whole(*this);
         return end(OpType::ALLREDUCE, "weft:all_reduce",
-                   reduce_all(only(list), opts.reduceOp, opts.timeout));
+                   begin(prepare_sum(only(list), opts.reduceOp, opts.timeout)));
     }
 
     intrusive_ptr<Work>
     allreduce_coalesced(tensors &list,
                         const c10d::AllreduceCoalescedOptions &opts) override
     {
-        begun all;
+        const batch_call whole(*this);
+        std::vector<prepared> all;
         for (at::Tensor &tensor : list) {
             check_tensor(tensor);
-            all.merge(reduce_all(tensor, opts.reduceOp, opts.timeout));
+            all.push_back(prepare_sum(tensor, opts.reduceOp, opts.timeout));
         }
         return end(OpType::ALLREDUCE_COALESCED, "weft:all_reduce_coalesced",
-                   std::move(all));
+                   begin_all(std::move(all)));
     }
 
     intrusive_ptr<Work> broadcast(tensors &list,
                                   const c10d::BroadcastOptions &opts) override
     {
+        const batch_call whole(*this);
         weft_op op =
             make_op(WEFT_COLLECTIVE_BROADCAST, "broadcast", opts.timeout);
         begun made;
@@ -65,6 +68,7 @@ class weft_backend : public poster
     intrusive_ptr<Work> reduce(tensors &list,
                                const c10d::ReduceOptions &opts) override
     {
+        const batch_call whole(*this);
         weft_op op = make_op(WEFT_COLLECTIVE_REDUCE, "reduce", opts.timeout);
         begun made;
         op.root = (int)opts.rootRank;
@@ -80,6 +84,7 @@ class weft_backend : public poster
                                   tensors &inputs,
                                   const c10d::AllgatherOptions &opts) override
     {
+        const batch_call whole(*this);
         return end(OpType::ALLGATHER, "weft:all_gather",
                    gather_lists(outputs, inputs, opts.timeout));
     }
@@ -88,6 +93,7 @@ class weft_backend : public poster
     allgather_coalesced(std::vector<tensors> &outputs, tensors &inputs,
                         const c10d::AllgatherOptions &opts) override
     {
+        const batch_call whole(*this);
         /* outputs[rank][i], where allgather has outputs[i][rank]. */
         std::vector<tensors> turned(inputs.size());
         for (tensors &of_rank : outputs) {
@@ -106,61 +112,67 @@ class weft_backend : public poster
     _allgather_base(at::Tensor &output, at::Tensor &input,
                     const c10d::AllgatherOptions &opts) override
     {
+        const batch_call whole(*this);
         return end(OpType::_ALLGATHER_BASE, "weft:all_gather_into_tensor",
-                   gather_all(output, input, opts.timeout));
+                   begin(prepare_gather(output, input, opts.timeout)));
     }
 
     intrusive_ptr<Work>
     allgather_into_tensor_coalesced(tensors &outputs, tensors &inputs,
                                     const c10d::AllgatherOptions &opts) override
     {
-        begun all;
+        const batch_call whole(*this);
+        std::vector<prepared> all;
         check_pairs(outputs.size(), inputs.size());
         for (size_t i = 0; i < inputs.size(); i++) {
-            all.merge(gather_all(outputs[i], inputs[i], opts.timeout));
+            all.push_back(prepare_gather(outputs[i], inputs[i], opts.timeout));
         }
         return end(OpType::ALLGATHER_INTO_TENSOR_COALESCED,
-                   "weft:all_gather_into_tensor", std::move(all));
+                   "weft:all_gather_into_tensor", begin_all(std::move(all)));
     }
 
     intrusive_ptr<Work>
     reduce_scatter(tensors &outputs, std::vector<tensors> &inputs,
                    const c10d::ReduceScatterOptions &opts) override
     {
-        begun all;
+        const batch_call whole(*this);
+        std::vector<prepared> all;
         check_pairs(outputs.size(), inputs.size());
         for (size_t i = 0; i < outputs.size(); i++) {
             check_parts(inputs[i], getSize());
-            all.merge(reduce_parts(outputs[i], join(inputs[i]), opts));
+            all.push_back(prepare_parts(outputs[i], join(inputs[i]), opts));
         }
         return end(OpType::REDUCE_SCATTER, "weft:reduce_scatter",
-                   std::move(all));
+                   begin_all(std::move(all)));
     }
 
     intrusive_ptr<Work>
     _reduce_scatter_base(at::Tensor &output, at::Tensor &input,
                          const c10d::ReduceScatterOptions &opts) override
     {
+        const batch_call whole(*this);
         return end(OpType::_REDUCE_SCATTER_BASE, "weft:reduce_scatter_tensor",
-                   reduce_parts(output, input, opts));
+                   begin(prepare_parts(output, input, opts)));
     }
 
     intrusive_ptr<Work> reduce_scatter_tensor_coalesced(
         tensors &outputs, tensors &inputs,
         const c10d::ReduceScatterOptions &opts) override
     {
-        begun all;
+        const batch_call whole(*this);
+        std::vector<prepared> all;
         check_pairs(outputs.size(), inputs.size());
         for (size_t i = 0; i < outputs.size(); i++) {
-            all.merge(reduce_parts(outputs[i], inputs[i], opts));
+            all.push_back(prepare_parts(outputs[i], inputs[i], opts));
         }
         return end(OpType::REDUCE_SCATTER_TENSOR_COALESCED,
-                   "weft:reduce_scatter_tensor", std::move(all));
+                   "weft:reduce_scatter_tensor", begin_all(std::move(all)));
     }
 
     intrusive_ptr<Work> gather(std::vector<tensors> &outputs, tensors &inputs,
                                const c10d::GatherOptions &opts) override
     {
+        const batch_call whole(*this);
         weft_op op = make_op(WEFT_COLLECTIVE_GATHER, "gather", opts.timeout);
         begun made;
         op.root = (int)opts.rootRank;
@@ -180,6 +192,7 @@ class weft_backend : public poster
     intrusive_ptr<Work> scatter(tensors &outputs, std::vector<tensors> &inputs,
                                 const c10d::ScatterOptions &opts) override
     {
+        const batch_call whole(*this);
         weft_op op = make_op(WEFT_COLLECTIVE_SCATTER, "scatter", opts.timeout);
         begun made;
         op.root = (int)opts.rootRank;
@@ -201,6 +214,7 @@ class weft_backend : public poster
                   std::vector<int64_t> &input_rows,
                   const c10d::AllToAllOptions &opts) override
     {
+        const batch_call whole(*this);
         check_tensor(output);
         check_tensor(input);
         begun made;
@@ -215,6 +229,7 @@ class weft_backend : public poster
     intrusive_ptr<Work> alltoall(tensors &outputs, tensors &inputs,
                                  const c10d::AllToAllOptions &opts) override
     {
+        const batch_call whole(*this);
         check_parts(outputs, getSize());
         check_parts(inputs, getSize());
         begun made;
@@ -228,18 +243,25 @@ class weft_backend : public poster
     }
 
   private:
-    begun reduce_all(const at::Tensor &tensor, const c10d::ReduceOp &reduce,
-                     milliseconds timeout)
+    begun begin(prepared &&one)
+    {
+        return poster::begin(one.op, one.made);
+    }
+    using poster::begin;
+
+    /* What is wrong with an operation is found before any is begun. */
+    prepared prepare_sum(const at::Tensor &tensor, const c10d::ReduceOp &reduce,
+                         milliseconds timeout)
     {
         weft_op op = make_op(WEFT_COLLECTIVE_ALLREDUCE, "all_reduce", timeout);
         begun made;
         const at::Tensor dense = take_both(made, tensor);
         set_reduced(op, made, dense, dense, dense.numel(), reduce);
-        return begin(op, made);
+        return {op, std::move(made), {}};
     }
 
-    begun gather_all(const at::Tensor &output, const at::Tensor &input,
-                     milliseconds timeout)
+    prepared prepare_gather(const at::Tensor &output, const at::Tensor &input,
+                            milliseconds timeout)
     {
         weft_op op = make_op(WEFT_COLLECTIVE_ALLGATHER, "all_gather", timeout);
         begun made;
@@ -252,14 +274,14 @@ class weft_backend : public poster
                 "their type");
         const at::Tensor in = take_in(made, input);
         set_moved(op, in, take_out(made, output), in.numel());
-        return begin(op, made);
+        return {op, std::move(made), {}};
     }
 
     /* outputs[i] has a tensor for each rank; they may be of different sizes. */
     begun gather_lists(const std::vector<tensors> &outputs,
                        const tensors &inputs, milliseconds timeout)
     {
-        begun all;
+        std::vector<prepared> all;
         check_pairs(outputs.size(), inputs.size());
         for (size_t i = 0; i < inputs.size(); i++) {
             weft_op op =
@@ -267,21 +289,27 @@ class weft_backend : public poster
             begun made;
             check_tensor(inputs[i]);
             check_parts(outputs[i], getSize());
+            require(outputs[i][getRank()].numel() == inputs[i].numel(),
+                    WEFT_ERR_INVALID,
+                    "all_gather: this rank's output has " +
+                        std::to_string(outputs[i][getRank()].numel()) +
+                        " elements, its input " +
+                        std::to_string(inputs[i].numel()));
             const at::Tensor in = take_in(made, inputs[i]);
             const at::Tensor out =
                 at::empty({count_all(outputs[i])}, in.options());
             split_later(made, outputs[i], out);
-            const std::vector<size_t> counts =
+            std::vector<size_t> counts =
                 scaled(count_each(outputs[i]), find_moved(in).count);
             set_moved(op, in, out, in.numel());
             op.recv_counts = counts.data();
-            all.merge(begin(op, made));
+            all.push_back({op, std::move(made), std::move(counts)});
         }
-        return all;
+        return begin_all(std::move(all));
     }
 
-    begun reduce_parts(const at::Tensor &output, const at::Tensor &input,
-                       const c10d::ReduceScatterOptions &opts)
+    prepared prepare_parts(const at::Tensor &output, const at::Tensor &input,
+                           const c10d::ReduceScatterOptions &opts)
     {
         weft_op op = make_op(WEFT_COLLECTIVE_REDUCESCATTER, "reduce_scatter",
                              opts.timeout);
@@ -296,7 +324,7 @@ class weft_backend : public poster
         const at::Tensor in = take_in(made, input);
         const at::Tensor out = take_out(made, output);
         set_reduced(op, made, in, out, out.numel(), opts.reduceOp);
-        return begin(op, made);
+        return {op, std::move(made), {}};
     }
 
     begun exchange(begun &made, const at::Tensor &out, const at::Tensor &in,

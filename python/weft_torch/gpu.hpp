@@ -23,14 +23,37 @@
 namespace weft_torch
 {
 
-/* What streams have not come past, and nobody keeps any more. */
+/* What streams have not come past, and nobody keeps any more; and what works
+ * know of their group. */
 class shelf
 {
   public:
+    std::mutex streams;          /* held while a lane's stream is used */
+    bool is_closed = false;      /* lanes have no streams any more */
+    std::atomic<int> waiting{0}; /* threads, for a work */
+
     void put(begun &&rest)
     {
+        {
+            std::lock_guard<std::mutex> hold(lock_);
+            kept_.push_back(std::move(rest));
+        }
+        sweep();
+    }
+    /* What has been posted without a mark of its end: until the group's. */
+    void put_for_good(begun &&rest)
+    {
         std::lock_guard<std::mutex> hold(lock_);
-        kept_.push_back(std::move(rest));
+        unmarked_.push_back(std::move(rest));
+    }
+    void close()
+    {
+        std::list<begun> over;
+        {
+            std::lock_guard<std::mutex> hold(lock_);
+            over.swap(unmarked_);
+        }
+        sweep();
     }
     void sweep()
     {
@@ -44,15 +67,31 @@ class shelf
             it = next;
         }
     }
-    static bool is_over(const begun &what)
+    static bool has_ended(const begun &what)
     {
         return std::all_of(what.ends.begin(), what.ends.end(),
                            [](const auto &end) { return end->query(); });
+    }
+    /* For those who may not throw: a GPU that answers with an error does no
+     * more work, nor writes anything. */
+    static bool is_over(const begun &what) noexcept
+    {
+        return std::all_of(what.ends.begin(), what.ends.end(),
+                           [](const auto &end) { return has_passed(*end); });
+    }
+    static bool has_passed(const c10::Event &event) noexcept
+    {
+        try {
+            return event.query();
+        } catch (...) {
+            return true;
+        }
     }
 
   private:
     std::mutex lock_;
     std::list<begun> kept_;
+    std::list<begun> unmarked_;
 };
 
 class gpu_work : public Work
@@ -75,13 +114,14 @@ class gpu_work : public Work
         }
     }
 
+    /* Throws what the GPU says, once that is an error. */
     bool isCompleted() override
     {
-        return shelf::is_over(what_);
+        return shelf::has_ended(what_);
     }
     bool isSuccess() const override
     {
-        return shelf::is_over(what_) && what_.at->fault().status == WEFT_OK;
+        return shelf::has_ended(what_) && what_.at->fault().status == WEFT_OK;
     }
     std::exception_ptr exception() const override
     {
@@ -118,6 +158,7 @@ class gpu_work : public Work
     /* With a limit of time, and of a barrier, the caller waits as well. */
     bool wait(milliseconds timeout) override
     {
+        const waiter here(*rest_);
         check_fault();
         if (timeout > kNoTimeout) {
             wait_until(std::chrono::steady_clock::now() + timeout, timeout);
@@ -136,17 +177,34 @@ class gpu_work : public Work
     {
         std::lock_guard<std::mutex> hold(lock_);
         if (!future_) {
-            future_ = c10::make_intrusive<c10::ivalue::Future>(
+            auto made = c10::make_intrusive<c10::ivalue::Future>(
                 c10::ListType::create(c10::TensorType::get()),
                 std::vector<c10::Device>{place_});
-            const c10::StreamGuard on(*what_.lane);
+            std::lock_guard<std::mutex> still(rest_->streams);
+            std::optional<c10::StreamGuard> on;
+            if (!rest_->is_closed) {
+                on.emplace(*what_.lane);
+            }
             synchronize();
-            future_->markCompleted(c10::IValue(what_.results));
+            made->markCompleted(c10::IValue(what_.results));
+            future_ = std::move(made);
         }
         return future_;
     }
 
   private:
+    struct waiter {
+        explicit waiter(shelf &rest) : at(rest)
+        {
+            at.waiting++;
+        }
+        ~waiter()
+        {
+            at.waiting--;
+        }
+        shelf &at;
+    };
+
     void check_fault() const
     {
         const weft_fault fault = what_.at->fault();
@@ -184,7 +242,12 @@ inline int lane_of_receives(int peer)
     return -3 - peer;
 }
 
-/* The GPU of a group: that of its first tensor there, or of device_id. */
+/* A message may come this long after its receive has begun, once its rank
+ * leaves. */
+constexpr milliseconds kGrace{5000};
+
+/* The GPU of a group: that of its first tensor there, or of device_id. Any
+ * thread may call it. */
 class gpu
 {
   public:
@@ -197,13 +260,10 @@ class gpu
         close();
     }
 
-    bool is_open() const
+    std::optional<c10::Device> place()
     {
-        return device_ != nullptr;
-    }
-    c10::Device place() const
-    {
-        return place_;
+        std::lock_guard<std::mutex> hold(lock_);
+        return device_ ? std::optional(place_) : std::nullopt;
     }
     const std::shared_ptr<shelf> &rest() const
     {
@@ -212,6 +272,7 @@ class gpu
 
     void open(c10::Device place)
     {
+        std::lock_guard<std::mutex> alone(lock_);
         require(!device_ || place == place_, WEFT_ERR_INVALID,
                 "a tensor on " + place.str() + ": this group's GPU is " +
                     place_.str() + ", and a group has one");
@@ -236,53 +297,141 @@ class gpu
     }
 
     /* Posts on a lane what the current stream has made ready; copies back
-     * follow it there. */
+     * follow it there. Where it throws, nothing has been posted, or the tensors
+     * of what has are kept. */
     template <typename post_call>
-    void launch(int number, begun &made, const post_call &post)
+    void launch(int number, begun &made, bool receives, const post_call &post)
     {
+        std::lock_guard<std::mutex> alone(lock_);
+        require(device_ != nullptr, WEFT_ERR_INVALID,
+                "this process group has been shut down");
         const c10::impl::VirtualGuardImpl streams(place_.type());
         const c10::DeviceGuard guard(place_);
-        const lane &mine = get_lane(number);
+        lane &mine = get_lane(number);
         rest_->sweep();
-        c10::Event ready(place_.type());
-        ready.record(streams.getStream(place_));
-        ready.block(mine.shown);
+        drop_passed(mine);
+        const mark posted{std::make_shared<c10::Event>(place_.type()),
+                          std::make_shared<c10::Event>(place_.type()), receives,
+                          std::nullopt};
+        posted.ready->record(streams.getStream(place_));
+        posted.ready->block(mine.shown);
+        mine.posted.push_back(posted); /* until its end is marked: over */
+        made.at = at_;
+        made.lane = mine.shown;
         {
             std::lock_guard<std::mutex> hold(at_->lock);
             at_->check_here();
             check(post(at_->comm, mine.stream));
         }
-        const c10::StreamGuard on(mine.shown);
-        const at::NoGradGuard plain;
-        for (auto &copy : made.after) {
-            copy();
+        bool is_marked = false;
+        try {
+            posted.end->record(mine.shown);
+            made.ends.push_back(posted.end);
+            is_marked = true;
+            copy_back(made, mine.shown);
+        } catch (...) {
+            if (is_marked) {
+                rest_->put(std::move(made));
+            } else {
+                rest_->put_for_good(std::move(made));
+            }
+            throw;
         }
-        made.after.clear();
-        made.at = at_;
-        made.lane = mine.shown;
-        made.ends.push_back(std::make_shared<c10::Event>(place_.type()));
-        made.ends.back()->record(mine.shown);
+    }
+
+    /* Until all that has been posted is over, or the group has failed. True:
+     * that would never be, as far as one can see: a receive has begun, and no
+     * message comes; or somebody waits. */
+    bool is_endless(milliseconds limit)
+    {
+        const moment end = std::chrono::steady_clock::now() + limit;
+        auto nap = kShortNap;
+        bool is_stuck = false;
+        while (has_more(is_stuck) && at_->fault().status == WEFT_OK) {
+            if (is_stuck || rest_->waiting > 0 ||
+                std::chrono::steady_clock::now() >= end) {
+                return true;
+            }
+            std::this_thread::sleep_for(nap);
+            nap = std::min(nap * 2, kLongNap);
+        }
+        return false;
     }
 
     /* Once the communicator is gone. */
     void close()
     {
-        for (const auto &entry : lanes_) {
-            weft_stream_destroy(entry.second.stream);
+        std::lock_guard<std::mutex> alone(lock_);
+        {
+            std::lock_guard<std::mutex> hold(rest_->streams);
+            rest_->is_closed = true;
+            for (const auto &entry : lanes_) {
+                weft_stream_destroy(entry.second.stream);
+            }
+            lanes_.clear();
         }
-        lanes_.clear();
-        rest_->sweep();
+        rest_->close();
         weft_device_close(device_);
         device_ = nullptr;
     }
 
   private:
+    struct mark {
+        std::shared_ptr<c10::Event> ready;
+        std::shared_ptr<c10::Event> end;
+        bool receives;
+        std::optional<moment> begun_at; /* when that was seen */
+    };
     struct lane {
         weft_stream *stream;
-        c10::Stream shown; /* to torch, which does not own it */
+        c10::Stream shown;       /* to torch, which does not own it */
+        std::deque<mark> posted; /* the first has not ended */
     };
 
-    const lane &get_lane(int number)
+    static void copy_back(begun &made, const c10::Stream &stream)
+    {
+        if (made.after.empty()) {
+            return;
+        }
+        const c10::StreamGuard on(stream);
+        const at::NoGradGuard plain;
+        for (auto &copy : made.after) {
+            copy();
+        }
+        made.after.clear();
+        made.ends.back()->record(stream);
+    }
+
+    static void drop_passed(lane &of)
+    {
+        while (!of.posted.empty() &&
+               shelf::has_passed(*of.posted.front().end)) {
+            of.posted.pop_front();
+        }
+    }
+
+    bool has_more(bool &is_stuck)
+    {
+        std::lock_guard<std::mutex> alone(lock_);
+        const moment now = std::chrono::steady_clock::now();
+        bool any = false;
+        for (auto &entry : lanes_) {
+            drop_passed(entry.second);
+            if (entry.second.posted.empty()) {
+                continue;
+            }
+            any = true;
+            mark &first = entry.second.posted.front();
+            if (!first.receives || !shelf::has_passed(*first.ready)) {
+                continue;
+            }
+            first.begun_at = first.begun_at.value_or(now);
+            is_stuck |= now - *first.begun_at >= kGrace;
+        }
+        return any;
+    }
+
+    lane &get_lane(int number)
     {
         const auto found = lanes_.find(number);
         if (found != lanes_.end()) {
@@ -301,7 +450,7 @@ class gpu
                                        "others by something else than their "
                                        "address");
         }
-        return lanes_.emplace(number, lane{stream, shown}).first->second;
+        return lanes_.emplace(number, lane{stream, shown, {}}).first->second;
     }
 
     template <typename guard_impl>
@@ -316,6 +465,7 @@ class gpu
 
     std::shared_ptr<office> at_;
     std::shared_ptr<shelf> rest_;
+    std::mutex lock_; /* before the office's */
     weft_device *device_ = nullptr;
     c10::Device place_{c10::kCPU};
     std::map<int, lane> lanes_;

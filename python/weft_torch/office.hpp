@@ -31,15 +31,30 @@ class office
                 "this process group has been shut down");
     }
 
+    void open(const weft_comm_config &config)
+    {
+        check(weft_comm_create(&config, &comm));
+        std::lock_guard<std::mutex> hold(life_);
+        alive_ = comm;
+    }
+
+    /* The last one that was known, once the communicator is gone. It and
+     * abort() never wait for a caller that is in the communicator. */
     weft_fault fault()
     {
-        weft_fault found = {};
-        found.size_bytes = sizeof(found);
-        std::lock_guard<std::mutex> hold(lock);
-        if (comm) {
-            (void)!weft_comm_get_fault(comm, &found);
+        std::lock_guard<std::mutex> hold(life_);
+        if (alive_) {
+            (void)!weft_comm_get_fault(alive_, &last_);
         }
-        return found;
+        return last_;
+    }
+
+    void abort()
+    {
+        std::lock_guard<std::mutex> hold(life_);
+        if (alive_) {
+            check(weft_comm_abort(alive_));
+        }
     }
 
     /* Lock held. */
@@ -86,12 +101,20 @@ class office
             (void)!weft_comm_abort(comm);
         }
         left_.wait(hold, [&] { return awaited_.empty(); });
+        (void)fault();
+        {
+            std::lock_guard<std::mutex> none(life_);
+            alive_ = nullptr;
+        }
         weft_comm_destroy(comm);
         comm = nullptr;
         left_.notify_all();
     }
 
   private:
+    std::mutex life_; /* taken last */
+    weft_comm *alive_ = nullptr;
+    weft_fault last_ = {sizeof(weft_fault), WEFT_OK, -1, 0, ""};
     std::multiset<weft_request *> awaited_;
     std::condition_variable left_;
     bool closes_ = false;

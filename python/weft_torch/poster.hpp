@@ -35,7 +35,7 @@ class poster : public c10d::Backend
         config.nranks = size;
         config.name = short_name.c_str();
         config.timeout_ms = timeout.count();
-        check(weft_comm_create(&config, &office_->comm));
+        office_->open(config);
         mail_ = std::make_shared<mail>(office_, rank, size);
         gpu_ = std::make_unique<gpu>(office_);
     }
@@ -71,10 +71,7 @@ class poster : public c10d::Backend
 
     void abort() override
     {
-        std::lock_guard<std::mutex> hold(office_->lock);
-        if (office_->comm) {
-            check(weft_comm_abort(office_->comm));
-        }
+        office_->abort();
     }
 
     void shutdown() override
@@ -84,11 +81,12 @@ class poster : public c10d::Backend
 
     intrusive_ptr<Work> barrier(const c10d::BarrierOptions &opts) override
     {
+        const batch_call whole(*this);
         const weft_op op =
             make_op(WEFT_COLLECTIVE_BARRIER, "barrier", opts.timeout);
         begun made;
-        if (gpu_->is_open()) {
-            begin_on(gpu_->place(), op, made);
+        if (const std::optional<c10::Device> place = gpu_->place()) {
+            begin_on(*place, op, made);
             return end(OpType::BARRIER, "weft:barrier", std::move(made));
         }
         return end(OpType::BARRIER, "weft:barrier", begin(op, made));
@@ -108,6 +106,7 @@ class poster : public c10d::Backend
 
     intrusive_ptr<Work> send(tensors &list, int peer, int tag) override
     {
+        const batch_call whole(*this);
         begun made;
         const at::Tensor dense = take_in(made, only(list));
         if (!dense.device().is_cpu()) {
@@ -128,6 +127,7 @@ class poster : public c10d::Backend
 
     intrusive_ptr<Work> recv(tensors &list, int peer, int tag) override
     {
+        const batch_call whole(*this);
         require(peer >= 0 && peer < getSize(), WEFT_ERR_INVALID,
                 "recv from rank " + std::to_string(peer) + " of " +
                     std::to_string(getSize()));
@@ -136,13 +136,18 @@ class poster : public c10d::Backend
 
     intrusive_ptr<Work> recvAnysource(tensors &list, int tag) override
     {
+        const batch_call whole(*this);
         return receive(OpType::RECVANYSOURCE, "weft:recvAnySource", list,
                        kAnyone, tag);
     }
 
     void startCoalescing() override
     {
-        require(!coalesces_, WEFT_ERR_INVALID, "coalescing has begun already");
+        const batch_call whole(*this);
+        require(!coalesces_, WEFT_ERR_INVALID,
+                "a batch before has not ended, so this one does not begin: one "
+                "within another, or one in which torch has raised; nothing of "
+                "the messages of either is sent");
         coalesces_ = true;
         batch_is_placed_ = false;
     }
@@ -156,14 +161,22 @@ class poster : public c10d::Backend
         std::vector<weft_p2p> list = std::move(list_);
         batch_ = begun();
         list_.clear();
-        const bool has_messages = !list.empty() || !made.letters.empty();
-        if (!list.empty() && !batch_place_.is_cpu()) {
-            post_on_gpu(kLists, list, made);
-        } else if (!list.empty()) {
-            post(list, made);
-        }
-        for (const letter_ptr &one : made.letters) {
-            mail_->expect(one);
+        const std::vector<letter_ptr> letters = std::move(made.letters);
+        const bool has_messages = !list.empty() || !letters.empty();
+        made.letters.clear();
+        try {
+            if (!list.empty() && !batch_place_.is_cpu()) {
+                post_on_gpu(kLists, list, made);
+            } else if (!list.empty()) {
+                post(list, made);
+            }
+            for (const letter_ptr &one : letters) {
+                mail_->expect(one);
+                made.letters.push_back(one);
+            }
+        } catch (...) {
+            let_go(std::move(made));
+            throw;
         }
         return end(OpType::COALESCED, "weft:coalesced", std::move(made),
                    has_messages ? kAnyOrder : kCollectives);
@@ -172,6 +185,81 @@ class poster : public c10d::Backend
   protected:
     /* ---- what several calls do --------------------------------------------
      */
+
+    /* Stands first in each call that may be coalesced: one that throws ends its
+     * batch, since torch ends none that a call has thrown in. */
+    class batch_call
+    {
+      public:
+        explicit batch_call(poster &of)
+            : of_(of), before_(std::uncaught_exceptions())
+        {
+        }
+        ~batch_call()
+        {
+            if (std::uncaught_exceptions() > before_) {
+                of_.drop_batch();
+            }
+        }
+
+      private:
+        poster &of_;
+        const int before_;
+    };
+
+    /* What has begun and will have no work: its tensors live until it ends. */
+    void let_go(begun &&rest)
+    {
+        if (!rest.ends.empty()) {
+            gpu_->rest()->put(std::move(rest));
+        } else if (!rest.requests.empty() || !rest.letters.empty()) {
+            c10::make_intrusive<weft_work>(getRank(), OpType::UNKNOWN, nullptr,
+                                           number_, kAnyOrder, std::move(rest),
+                                           futures_);
+        }
+    }
+
+    /* Messages of it have not been posted, collectives have. */
+    void drop_batch()
+    {
+        if (coalesces_) {
+            begun rest = std::move(batch_);
+            coalesces_ = false;
+            batch_ = begun();
+            list_.clear();
+            rest.letters.clear();
+            let_go(std::move(rest));
+        }
+    }
+
+    /* An operation that nothing is wrong with; counts are those it points to.
+     */
+    struct prepared {
+        weft_op op;
+        begun made;
+        std::vector<size_t> counts;
+    };
+
+    begun begin_all(std::vector<prepared> &&list)
+    {
+        begun all;
+        for (const prepared &one : list) {
+            const c10::Device first = list[0].made.place();
+            const c10::Device place = one.made.place();
+            require(place == first, WEFT_ERR_INVALID,
+                    "tensors on " + first.str() + " and on " + place.str() +
+                        " in one call");
+        }
+        try {
+            for (prepared &one : list) {
+                all.merge(begin(one.op, one.made));
+            }
+        } catch (...) {
+            let_go(std::move(all));
+            throw;
+        }
+        return all;
+    }
 
     /* What is coalesced is all in one place. */
     void check_batch(c10::Device place)
@@ -188,7 +276,7 @@ class poster : public c10d::Backend
     {
         check_batch(place);
         gpu_->open(place);
-        gpu_->launch(kCollectives, made,
+        gpu_->launch(kCollectives, made, false,
                      [&](weft_comm *comm, weft_stream *stream) {
                          return weft_op_post(&op, 0, comm, stream);
                      });
@@ -222,9 +310,14 @@ class poster : public c10d::Backend
 
     void post_on_gpu(int lane, const std::vector<weft_p2p> &list, begun &made)
     {
-        gpu_->launch(lane, made, [&](weft_comm *comm, weft_stream *stream) {
-            return weft_p2p_post(list.data(), list.size(), comm, stream);
-        });
+        const bool receives =
+            std::any_of(list.begin(), list.end(), [](const weft_p2p &part) {
+                return part.kind == WEFT_P2P_RECV;
+            });
+        gpu_->launch(
+            lane, made, receives, [&](weft_comm *comm, weft_stream *stream) {
+                return weft_p2p_post(list.data(), list.size(), comm, stream);
+            });
     }
 
     /* A message of a GPU's memory: matched in the order of posting, in a queue
@@ -313,6 +406,9 @@ class poster : public c10d::Backend
         if (mail_) {
             mail_->stop();
             is_endless = mail_->is_awaited();
+        }
+        if (gpu_ && !is_endless) {
+            is_endless = gpu_->is_endless(timeout_);
         }
         office_->close(is_endless);
         gpu_->close();

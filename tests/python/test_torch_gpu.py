@@ -20,9 +20,9 @@ DEVICES = {"LD_PRELOAD": os.path.join(FAKE, "libcudart.so.13"),
 
 
 class TorchGpu(unittest.TestCase):
-    def ranks(self, check, size, ends=None):
+    def ranks(self, check, size, ends=None, **more):
         return run_ranks(self, FOLDER, "torch_gpu_ranks.py", check, size, ends,
-                         DEVICES)
+                         dict(DEVICES, **more))
 
     def test_collectives(self):
         for size in (2, 3):
@@ -39,6 +39,15 @@ class TorchGpu(unittest.TestCase):
 
     def test_works(self):
         self.ranks("works", 3)
+
+    def test_works_that_nobody_keeps(self):
+        self.ranks("dropped", 3)
+
+    def test_ranks_that_leave(self):
+        self.ranks("leaving", 2)
+
+    def test_a_lost_gpu_ends_no_program(self):
+        self.ranks("lost", 2, WEFT_FAKE_GPU_ERROR="700@300")
 
     def test_refusals(self):
         self.ranks("refusals", 2)

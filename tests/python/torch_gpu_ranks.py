@@ -6,6 +6,7 @@ and copied, and compared there."""
 import datetime
 import os
 import sys
+import threading
 import time
 
 import torch
@@ -171,13 +172,12 @@ def store():
 
 
 def check_works():
-    """Futures, works that nobody keeps, coalescing, both kinds of memory in one
-    group, limits."""
+    """Futures, coalescing, both kinds of memory in one group, limits."""
+    # weft_torch has seen to it, where nobody else has.
+    assert int(os.environ["CUDA_DEVICE_MAX_CONNECTIONS"]) > 1
     tensor = own(100)
     future = dist.all_reduce(tensor, async_op=True).get_future()
     same(future.wait()[0], sum(values(r, 100) for r in RANKS))
-    for _ in range(20):
-        dist.all_reduce(own(20000), async_op=True)
     with dist._coalescing_manager(device=GPU, async_ops=True) as manager:
         for tensor in (pair := [own(4), own(6, more=1)]):
             dist.all_reduce(tensor)
@@ -195,6 +195,97 @@ def check_works():
     same(tensor, sum(values(r, 10) for r in RANKS if r % 2 == RANK % 2))
 
 
+def check_dropped():
+    """The tensors of works that nobody keeps live until these are done, and are
+    given back after that."""
+    dist.barrier()
+    before = torch.cuda.memory_allocated(GPU)
+    if RANK:
+        for _ in range(20):  # rank 0 has not come
+            dist.all_reduce(own(20000), async_op=True)
+        # What had been given back would be taken for these.
+        mine = [torch.zeros(20000).to(GPU) for _ in range(20)]
+        expected = torch.zeros(20000)
+        store().add("dropped", 1)
+    else:
+        while store().add("dropped", 0) < SIZE - 1:
+            time.sleep(0.01)
+        mine = [own(20000) for _ in range(20)]
+        for tensor in mine:
+            dist.all_reduce(tensor, async_op=True)
+        expected = sum(values(r, 20000) for r in RANKS)
+    dist.barrier()
+    for tensor in mine:
+        same(tensor, expected)
+    del mine, tensor
+    dist.barrier()
+    assert torch.cuda.memory_allocated(GPU) == before
+
+
+def leave(group):
+    begun = time.monotonic()
+    group._get_backend(GPU).shutdown()
+    return time.monotonic() - begun
+
+
+def check_leaving():
+    """Who leaves waits for messages that may still come, not for the group's
+    limit of time where none does, or where somebody waits; an abort ends it."""
+    groups = [dist.new_group() for _ in range(4)]
+    for group in groups:
+        dist.all_reduce(own(3), group=group)
+    dist.barrier()
+    if RANK == 0:
+        got = empty(9)
+        dist.recv(got, 1, group=groups[0])
+        assert leave(groups[0]) > 0.2
+        same(got, values(1, 9))
+        found = []
+
+        def wait():
+            refuses(dist.DistBackendError, "abort", dist.barrier, groups[1])
+            found.append("abort")
+
+        thread = threading.Thread(target=wait)
+        thread.start()
+        time.sleep(2)  # it waits by now
+        assert leave(groups[1]) < 30
+        thread.join()
+        assert found == ["abort"]
+        store().wait(["left"])
+    else:
+        time.sleep(1)
+        dist.send(own(9), 0, group=groups[0])
+        torch.cuda.synchronize(GPU)
+        work = dist.irecv(empty(4), 0, group=groups[2])
+        assert 4 < leave(groups[2]) < 30
+        assert work.is_completed() and not work.is_success()
+        refuses(dist.DistBackendError, "abort", work.wait)
+        assert work.get_future().done()  # its lane's stream is gone
+        dist.isend(empty(3000000), 0, group=groups[3])
+        threading.Timer(1, groups[3]._get_backend(GPU).abort).start()
+        assert 0.5 < leave(groups[3]) < 30
+        store().set("left", "1")
+    os._exit(0)
+
+
+def check_lost():
+    """A GPU that answers with errors from some operation on: calls say so, and
+    works go without ending the program."""
+    works, tensor = [], own(10)
+    try:
+        for _ in range(1000):
+            works.append(dist.all_reduce(tensor, async_op=True))
+            torch.cuda.synchronize(GPU)
+    except RuntimeError:
+        pass
+    else:
+        raise AssertionError("the GPU has no error")
+    assert works
+    works.clear()
+    os._exit(0)
+
+
 def check_refusals():
     refuses(NotImplementedError, "allowed is 0", dist.send, own(3),
             (RANK + 1) % SIZE, tag=4)
@@ -208,6 +299,33 @@ def check_refusals():
     refuses(ValueError, f"this group's GPU is {GPU}", dist.all_reduce,
             torch.zeros(3).to(other))
     dist.all_reduce(tensor)
+    group = dist.distributed_c10d._get_default_group()
+    if RANK == 0:  # nothing has been queued, so the others know nothing of it
+        refuses(NotImplementedError, "a reduction of Short",
+                group.allreduce_coalesced,
+                [own(4), empty(4, dtype=torch.int16)])
+        refuses(ValueError, f"1 tensors for {SIZE} ranks", group.allgather,
+                [[empty(4) for _ in RANKS], [empty(4)]], [own(4), own(4)])
+        refuses(NotImplementedError, "allowed is 0", dist.batch_isend_irecv,
+                [dist.P2POp(dist.isend, own(3, more=1), 1),
+                 dist.P2POp(dist.irecv, empty(3), 1, tag=4)])
+        refuses(NotImplementedError, "allowed is 0", dist.batch_isend_irecv,
+                [dist.P2POp(dist.irecv, empty(3), 1, tag=4)])
+    check_messages()
+    first = own(5)
+    refuses(ValueError, "are coalesced", broadcast_both, first,
+            torch.zeros(3).to(other))
+    dist.distributed_c10d._world.pg_coalesce_state.clear()  # torch's own
+    tensor = own(4)
+    dist.all_reduce(tensor)
+    same(tensor, sum(values(r, 4) for r in RANKS))
+    same(first, values(0, 5))
+
+
+def broadcast_both(first, second):
+    with dist._coalescing_manager(device=GPU, async_ops=True):
+        dist.broadcast(first, 0)
+        dist.broadcast(second, 0)
 
 
 def until_it_fails(tensor):

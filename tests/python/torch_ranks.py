@@ -382,6 +382,31 @@ def check_refusals():
         refuses(ValueError, text, dist.isend, torch.zeros(3), rank)
         refuses(ValueError, text, dist.irecv, torch.zeros(3), rank)
     check_mismatched_message()
+    group = dist.distributed_c10d._get_default_group()
+    if RANK == 0:  # nothing is queued, so the others know nothing of it
+        refuses(NotImplementedError, "a reduction of Short",
+                group.allreduce_coalesced,
+                [torch.ones(2), torch.zeros(2, dtype=torch.int16)])
+        refuses(ValueError, f"1 tensors for {SIZE} ranks", group.allgather,
+                [[torch.empty(4) for _ in RANKS], [torch.empty(4)]],
+                [torch.ones(4), torch.ones(4)])
+        refuses(ValueError, f"rank 99 of {SIZE}", dist.batch_isend_irecv,
+                [dist.P2POp(dist.isend, torch.zeros(3), 1),
+                 dist.P2POp(dist.irecv, torch.empty(3), 1),
+                 dist.P2POp(dist.irecv, torch.empty(3), 99)])
+        # One that torch itself refuses ends no batch: the next one says so.
+        refuses(NotImplementedError, "SparseCPU", dist.batch_isend_irecv,
+                [dist.P2POp(dist.isend, torch.zeros(3), 1),
+                 dist.P2POp(dist.irecv, torch.eye(3).to_sparse(), 1)])
+        refuses(ValueError, "batch before has not ended",
+                dist.batch_isend_irecv,
+                [dist.P2POp(dist.isend, torch.zeros(3), 1)])
+    got = torch.empty(3)  # a batch that was refused leaves nothing behind
+    for work in dist.batch_isend_irecv(
+            [dist.P2POp(dist.isend, values(RANK, 3), (RANK + 1) % SIZE),
+             dist.P2POp(dist.irecv, got, (RANK - 1) % SIZE)]):
+        work.wait()
+    same(got, values((RANK - 1) % SIZE, 3))
     tensor = torch.ones(2)
     dist.all_reduce(tensor)  # nothing was queued, all goes on
     same(tensor, torch.full((2,), float(SIZE)))

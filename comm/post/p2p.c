@@ -162,7 +162,8 @@ weft_status wefti_p2p_post_messages(wefti_p2p_message *messages, size_t count,
 /*
  * Whether nothing is wrong with a part, which is small and has nothing that few
  * have: most are, and the questions below take longer than such a message.
- * Whatever else there is, they answer.
+ * Whatever else there is, they answer: a field that weft_p2p gets has to be its
+ * default here, and go on in fill_plain.
  */
 static bool is_plain(const weft_p2p *part, const weft_comm *comm)
 {

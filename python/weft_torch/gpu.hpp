@@ -161,7 +161,7 @@ class gpu_work : public Work
         const waiter here(*rest_);
         check_fault();
         if (timeout > kNoTimeout) {
-            wait_until(std::chrono::steady_clock::now() + timeout, timeout);
+            await(timeout, [this] { return isCompleted(); });
         } else if (holds_host_) {
             for (const auto &end : what_.ends) {
                 end->synchronize();
@@ -209,21 +209,6 @@ class gpu_work : public Work
     {
         const weft_fault fault = what_.at->fault();
         check(fault.status, fault.text);
-    }
-
-    void wait_until(std::chrono::steady_clock::time_point end,
-                    milliseconds timeout)
-    {
-        auto nap = std::chrono::microseconds(1);
-        while (!isCompleted()) {
-            if (std::chrono::steady_clock::now() >= end) {
-                fail(WEFT_ERR_TIMEOUT,
-                     "weft: the timeout is over: not done after " +
-                         std::to_string(timeout.count()) + " ms of wait");
-            }
-            std::this_thread::sleep_for(nap);
-            nap = std::min(nap * 2, std::chrono::microseconds(1000));
-        }
     }
 
     const uint64_t number_;

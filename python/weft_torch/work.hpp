@@ -33,6 +33,22 @@ using tensors = std::vector<at::Tensor>;
 /* ---- work -----------------------------------------------------------------
  */
 
+/* Until is_done(), or the limit is over, which it throws. */
+template <typename question> void await(milliseconds limit, question is_done)
+{
+    const moment end = std::chrono::steady_clock::now() + limit;
+    auto nap = std::chrono::microseconds(1);
+    while (!is_done()) {
+        if (std::chrono::steady_clock::now() >= end) {
+            fail(WEFT_ERR_TIMEOUT,
+                 "weft: the timeout is over: not done after " +
+                     std::to_string(limit.count()) + " ms of wait");
+        }
+        std::this_thread::sleep_for(nap);
+        nap = std::min(nap * 2, std::chrono::microseconds(1000));
+    }
+}
+
 /* What has been begun, and what has to live and to happen until it is done. */
 struct begun {
     std::vector<weft_request *> requests;
@@ -191,7 +207,7 @@ class weft_work : public Work
     bool wait(milliseconds timeout) override
     {
         if (timeout > kNoTimeout) {
-            wait_until(std::chrono::steady_clock::now() + timeout, timeout);
+            await(timeout, [this] { return settle(); });
         } else {
             block();
         }
@@ -303,21 +319,6 @@ class weft_work : public Work
             future->setError(failure_);
         } else {
             future->markCompleted(c10::IValue(what_.results));
-        }
-    }
-
-    void wait_until(std::chrono::steady_clock::time_point end,
-                    milliseconds timeout)
-    {
-        auto nap = std::chrono::microseconds(1);
-        while (!settle()) {
-            if (std::chrono::steady_clock::now() >= end) {
-                fail(WEFT_ERR_TIMEOUT,
-                     "weft: the timeout is over: not done after " +
-                         std::to_string(timeout.count()) + " ms of wait");
-            }
-            std::this_thread::sleep_for(nap);
-            nap = std::min(nap * 2, std::chrono::microseconds(1000));
         }
     }
 

@@ -13,15 +13,9 @@ import torch
 import torch.distributed as dist
 import weft_torch  # noqa: F401 (registers the backend)
 
-RANK = int(os.environ["RANK"])
-SIZE = int(os.environ["WORLD_SIZE"])
-RANKS = range(SIZE)
+from torch_checks import RANK, RANKS, SIZE, refuses, values
+
 GPU = torch.device("cuda", RANK % torch.cuda.device_count())
-
-
-def values(rank, count, dtype=torch.float32):
-    """Small whole numbers: their sums are exact in every type."""
-    return ((torch.arange(count) * 7 + rank * 3) % 5).to(dtype)
 
 
 def own(count, dtype=torch.float32, more=0):
@@ -36,15 +30,6 @@ def same(found, expected):
     assert found.device == GPU, found.device
     found = found.cpu()
     assert torch.equal(found, expected), (found, expected)
-
-
-def refuses(error, text, call, *args, **options):
-    try:
-        call(*args, **options)
-    except error as failure:
-        assert text in str(failure), str(failure)
-    else:
-        raise AssertionError(f"{call} was not refused: {text}")
 
 
 def check_collectives():

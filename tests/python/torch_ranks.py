@@ -10,30 +10,15 @@ import torch
 import torch.distributed as dist
 import weft_torch  # noqa: F401 (registers the backend)
 
-RANK = int(os.environ["RANK"])
-SIZE = int(os.environ["WORLD_SIZE"])
+from torch_checks import RANK, RANKS, SIZE, refuses, values
+
 NUMBERS = [torch.float32, torch.float64, torch.float16, torch.bfloat16,
            torch.int8, torch.uint8, torch.int32, torch.int64]
-RANKS = range(SIZE)
-
-
-def values(rank, count, dtype=torch.float32):
-    """Small whole numbers: their sums are exact in every type."""
-    return ((torch.arange(count) * 7 + rank * 3) % 5).to(dtype)
 
 
 def same(found, expected):
     assert found.dtype == expected.dtype, (found.dtype, expected.dtype)
     assert torch.equal(found, expected), (found, expected)
-
-
-def refuses(error, text, call, *args, **options):
-    try:
-        call(*args, **options)
-    except error as failure:
-        assert text in str(failure), str(failure)
-    else:
-        raise AssertionError(f"{call} was not refused: {text}")
 
 
 def check_reductions():

@@ -104,7 +104,7 @@
       "file with cuDNN 9, for attention on GPUs; empty: libcudnn.so.9; off: "  \
       "not used")                                                              \
     X(ONEDNN, TEXT, "", 0, 0,                                                  \
-      "file with oneDNN 2, for products of bf16 on the host; empty: "          \
+      "file with oneDNN 2, for products on the host; empty: "                  \
       "libdnnl.so.2; off: not used")                                           \
     X(MPI_REPORT, TEXT, "", 0, 0,                                              \
       "1: MPI programs with weft's library preloaded print a table of their "  \

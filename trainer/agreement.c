@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "base/input.h"
 #include "comm/make/explain.h"
-#include "kernels/math/blas_lock.h"
+#include "kernels/math/gemm_kernel.h"
 #include "kernels/math/math_table.h"
 #include "kernels/math/real.h"
 #include "trainer/checkpoint/run_folder.h"
@@ -117,9 +117,9 @@ static void write_config(FILE *out, const wefti_config *config,
     if (config->train.deterministic) {
         /* Levels of kernels differ in the last bits. */
         fprintf(out,
-                "the processor's kernels (train.deterministic)=%s, BLAS "
+                "the processor's kernels (train.deterministic)=%s, products by "
                 "%s\n",
-                wefti_math_get()->level, wefti_blas_get_kernel());
+                wefti_math_get()->level, wefti_gemm_get_kernel(false));
     }
 }
 

@@ -12,8 +12,7 @@
 
 #include "base/error.h"
 #include "device/cuda.h"
-#include "kernels/math/blas_lock.h"
-#include "kernels/math/gemm_bf16.h"
+#include "kernels/math/gemm_kernel.h"
 #include "kernels/math/math_table.h"
 #include "trainer/checkpoint/pause.h"
 #include "trainer/ema.h"
@@ -38,12 +37,13 @@ bool wefti_run_prints(const wefti_run_state *state)
 static void warn_of_old_kernels(FILE *file)
 {
     const char *level = wefti_math_get()->level;
-    const char *kernel = wefti_blas_get_kernel();
-    if (strcmp(level, "base") != 0 && strcmp(kernel, "Prescott") == 0) {
+    if (strcmp(level, "base") != 0 &&
+        strcmp(wefti_gemm_get_kernel(false), "OpenBLAS Prescott") == 0) {
         fprintf(file,
-                "weft-train: OpenBLAS runs its kernels for %s, without AVX, "
-                "which this processor has: OPENBLAS_CORETYPE=%s names others\n",
-                kernel, strcmp(level, "v4") == 0 ? "SkylakeX" : "Haswell");
+                "weft-train: OpenBLAS runs its kernels for Prescott, without "
+                "AVX, which this processor has: OPENBLAS_CORETYPE=%s names "
+                "others\n",
+                strcmp(level, "v4") == 0 ? "SkylakeX" : "Haswell");
     }
 }
 
@@ -170,10 +170,8 @@ static void name_multiplier(wefti_summary *summary, const char *device,
 {
     char *name = summary->blas_kernel;
     if (strcmp(device, "cuda") != 0) {
-        snprintf(name, sizeof(summary->blas_kernel), "%s%s",
-                 narrow ? "" : "OpenBLAS ",
-                 narrow ? wefti_gemm_bf16_get_kernel()
-                        : wefti_blas_get_kernel());
+        snprintf(name, sizeof(summary->blas_kernel), "%s",
+                 wefti_gemm_get_kernel(narrow));
     } else if (wefti_cuda_find_products(name) < 0) {
         snprintf(name, sizeof(summary->blas_kernel), "weft's own kernel");
     }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * kernels/math/gemm.h - matrix product, row-major, through CBLAS.
+ * kernels/math/gemm.h - matrix product, row-major: of f32 by oneDNN, where that is
+ * installed and fast (kernels/math/onednn.h), else through CBLAS.
  *
  *     C = alpha op(A) op(B) + beta C      op(X) = X or its transpose
  *
@@ -9,13 +10,13 @@
  * c           [m][n]; not read where beta is 0; overlaps neither a nor b.
  * lda ldb ldc elements from one stored row to the next.
  *
- * Threads of one process take turns (kernels/math/blas_lock.h).
+ * Threads of one process take turns in the BLAS (kernels/math/blas_lock.h).
  *
  * Every extent is at most INT_MAX. m, n or k of 0 is legal (k = 0: C = beta C).
  * The bits of a row may depend on m: the library chooses its blocks by shape.
  *
  * Tolerance   |error| <= 2 k epsilon (|A| |B|), element by element.
- * Source      BLAS technical forum standard, 2001, GEMM; OpenBLAS.
+ * Source      BLAS technical forum standard, 2001, GEMM; OpenBLAS, oneDNN.
  */
 #ifndef KERNELS_MATH_GEMM_H
 #define KERNELS_MATH_GEMM_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * kernels/math/gemm_bf16.c - who multiplies, and products by widened blocks.
+ * kernels/math/gemm_bf16.c - products by oneDNN or by widened blocks.
  *
  *   for columns of C, for rows of C:            one block of C in f32
  *       for inner extents:  widen A's block, widen B's block, add the product
@@ -13,19 +13,16 @@
 
 #include "base/log.h"
 #include "base/small_float.h"
-#include "kernels/math/blas_lock.h"
 #include "kernels/math/math_table.h"
 #include "kernels/math/onednn.h"
 
 #include <pthread.h>
-#include <stdio.h>
 
 enum { BLOCK = 512 };
 
 /* Of the process: products take turns, as those of the BLAS do. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static real left[BLOCK * BLOCK], right[BLOCK * BLOCK], sums[BLOCK * BLOCK];
-static char kernel[400]; /* "": not asked yet */
 
 static size_t smaller(size_t a, size_t b)
 {
@@ -121,15 +118,15 @@ static bool multiply_by_onednn(const wefti_math_gemm *p, bool c_is_wide)
 {
     static bool told;
     const char *why;
-    if (p->k == 0 || !wefti_onednn_get_kernel(&why)) {
+    if (p->k == 0 || !wefti_onednn_get_kernel(WEFTI_ONEDNN_BF16, &why)) {
         return false;
     }
-    const bool done = wefti_onednn_multiply(p, c_is_wide);
+    const bool done = wefti_onednn_multiply_bf16(p, c_is_wide);
     if (!done && !told) {
         told = true;
         wefti_log(WEFTI_LOG_WARN, -1,
                   "oneDNN refuses a product of bf16 (%zu x %zu x %zu): it and "
-                  "what else is refused goes by OpenBLAS",
+                  "what else is refused goes by widened blocks",
                   p->m, p->n, p->k);
     }
     return done;
@@ -145,19 +142,4 @@ void wefti_gemm_bf16(const wefti_math_gemm *product, bool c_is_wide)
         multiply_blocks(product, c_is_wide);
     }
     pthread_mutex_unlock(&lock);
-}
-
-const char *wefti_gemm_bf16_get_kernel(void)
-{
-    const char *why;
-    pthread_mutex_lock(&lock);
-    const char *found = wefti_onednn_get_kernel(&why);
-    if (!kernel[0] && found) {
-        snprintf(kernel, sizeof(kernel), "%s", found);
-    } else if (!kernel[0]) {
-        snprintf(kernel, sizeof(kernel), "OpenBLAS %s on widened blocks: %s",
-                 wefti_blas_get_kernel(), why);
-    }
-    pthread_mutex_unlock(&lock);
-    return kernel;
 }

@@ -26,8 +26,4 @@
 /* c_is_wide: C is f32. */
 void wefti_gemm_bf16(const wefti_math_gemm *product, bool c_is_wide);
 
-/* Who multiplies: "oneDNN 2.6.3, avx512_core_amx", or "OpenBLAS SkylakeX on
- * widened blocks: " and why. Valid for the process's life. */
-const char *wefti_gemm_bf16_get_kernel(void);
-
 #endif

@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * GEMM by CBLAS. Use a serial library: a rank has one thread for its math.
+ * GEMM: of f32 by oneDNN, where it is there and fast; else by CBLAS. Use a
+ * serial library: a rank has one thread for its math.
  */
 #include "kernels/math/gemm.h"
 
 #include "base/check.h"
 #include "kernels/math/blas_lock.h"
 #include "kernels/math/level.h"
+#ifndef WEFT_REAL_F64
+#include "kernels/math/onednn.h"
+#endif
 
 #include <cblas.h>
 #include <limits.h>
@@ -24,6 +28,11 @@ void WEFTI_LEVEL(gemm)(bool transpose_a, bool transpose_b, size_t m, size_t n,
 
     if (m == 0 || n == 0)
         return;
+#ifndef WEFT_REAL_F64
+    if (k > 0 && wefti_onednn_multiply_f32(transpose_a, transpose_b, m, n, k,
+                                           alpha, a, lda, b, ldb, beta, c, ldc))
+        return;
+#endif
     wefti_blas_lock();
 #ifdef WEFT_REAL_F64
     cblas_dgemm(CblasRowMajor, op_a, op_b, (int)m, (int)n, (int)k, alpha, a,

@@ -8,6 +8,7 @@
 #include "kernels/math/onednn_api.h"
 
 #include <dlfcn.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -32,18 +33,20 @@ typedef struct kept {
     void *memory[3]; /* a, b, c */
 } kept;
 
-/* Of the process; the callers take turns (kernels/math/gemm_bf16.c). */
+/* Of the process. Kernels by shape are bf16's, whose callers take turns
+ * (kernels/math/gemm_bf16.c); all else stays as the library was opened. */
 static struct {
-    bool asked;
-    char kernel[64]; /* "": cannot be used, and why */
-    char why[256];
+    pthread_once_t once;
+    char kernel[WEFTI_ONEDNN_TYPES][64]; /* "": cannot be used, and why */
+    char why[256];                       /* of all types */
+    const char *lacks[WEFTI_ONEDNN_TYPES];
     api call;
     void *engine, *stream;
     void (*set_threads)(int count); /* of its OpenMP; NULL: it has none */
     int (*get_threads)(void);
     kept kept[WEFTI_ONEDNN_KEPT];
     size_t next; /* the place to be used again */
-} dnn;
+} dnn = {.once = PTHREAD_ONCE_INIT};
 
 static bool find_functions(void *library)
 {
@@ -83,16 +86,8 @@ static bool has_version(void *library, const char *name)
     return true;
 }
 
-static bool multiplies_bf16(int isa)
-{
-    snprintf(dnn.why, sizeof(dnn.why),
-             "this processor has no products of bf16");
-    return (isa & WEFTI_DNNL_ISA_BF16) == WEFTI_DNNL_ISA_BF16;
-}
-
 static bool start(void)
 {
-    dnn.why[0] = '\0';
     if (dnn.call.dnnl_engine_create(&dnn.engine, WEFTI_DNNL_CPU, 0) != 0 ||
         dnn.call.dnnl_stream_create(&dnn.stream, dnn.engine,
                                     WEFTI_DNNL_IN_ORDER) != 0) {
@@ -100,6 +95,33 @@ static bool start(void)
         return false;
     }
     return true;
+}
+
+/* The types that the processor multiplies fast, by the name of its best. */
+static void name_kernels(void)
+{
+    static const struct {
+        int isa;
+        const char *name, *lacks;
+    } types[WEFTI_ONEDNN_TYPES] = {
+        [WEFTI_ONEDNN_F32] = {WEFTI_DNNL_ISA_AVX512, "avx512_core",
+                              "this processor has no AVX-512"},
+        [WEFTI_ONEDNN_BF16] = {WEFTI_DNNL_ISA_BF16, "avx512_core_bf16",
+                               "this processor has no products of bf16"},
+    };
+    const wefti_dnnl_version *version = dnn.call.dnnl_version();
+    const int isa = dnn.call.dnnl_get_effective_cpu_isa();
+    const bool tiles = (isa & WEFTI_DNNL_ISA_AMX) == WEFTI_DNNL_ISA_AMX;
+    for (size_t i = 0; i < WEFTI_ONEDNN_TYPES; i++) {
+        if ((isa & types[i].isa) != types[i].isa) {
+            dnn.lacks[i] = types[i].lacks;
+            continue;
+        }
+        snprintf(dnn.kernel[i], sizeof(dnn.kernel[i]), "oneDNN %d.%d.%d, %s",
+                 version->major, version->minor, version->patch,
+                 tiles && i == WEFTI_ONEDNN_BF16 ? "avx512_core_amx"
+                                                 : types[i].name);
+    }
 }
 
 static void open_library(void)
@@ -119,25 +141,17 @@ static void open_library(void)
         dlclose(library);
         return;
     }
-    const int isa = dnn.call.dnnl_get_effective_cpu_isa();
-    if (multiplies_bf16(isa) && start()) {
-        const wefti_dnnl_version *version = dnn.call.dnnl_version();
-        snprintf(dnn.kernel, sizeof(dnn.kernel), "oneDNN %d.%d.%d, %s",
-                 version->major, version->minor, version->patch,
-                 (isa & WEFTI_DNNL_ISA_AMX) == WEFTI_DNNL_ISA_AMX
-                     ? "avx512_core_amx"
-                     : "avx512_core_bf16");
+    if (start()) {
+        name_kernels();
     } /* else it stays open: it may have left threads behind */
 }
 
-const char *wefti_onednn_get_kernel(const char **why_out)
+const char *wefti_onednn_get_kernel(wefti_onednn_type type,
+                                    const char **why_out)
 {
-    if (!dnn.asked) {
-        dnn.asked = true;
-        open_library();
-    }
-    *why_out = dnn.why;
-    return dnn.kernel[0] ? dnn.kernel : NULL;
+    (void)pthread_once(&dnn.once, open_library);
+    *why_out = dnn.lacks[type] ? dnn.lacks[type] : dnn.why;
+    return dnn.kernel[type][0] ? dnn.kernel[type] : NULL;
 }
 
 static void forget(kept *place)
@@ -272,17 +286,48 @@ static bool multiply(const wefti_math_gemm *product, bool c_is_wide)
            dnn.call.dnnl_stream_wait(dnn.stream) == 0;
 }
 
-/* One thread, of the caller's own, whose OpenMP stays as it was. */
-bool wefti_onednn_multiply(const wefti_math_gemm *product, bool c_is_wide)
+/* One thread, of the caller's own, whose OpenMP stays as it was: what it had,
+ * 0 where nothing is to be put back. */
+static int begin_alone(void)
 {
-    const bool limited = dnn.set_threads && dnn.get_threads;
-    const int before = limited ? dnn.get_threads() : 0;
-    if (limited) {
-        dnn.set_threads(1);
+    const int before =
+        dnn.set_threads && dnn.get_threads ? dnn.get_threads() : 1;
+    if (before == 1) {
+        return 0;
     }
-    const bool done = multiply(product, c_is_wide);
-    if (limited) {
+    dnn.set_threads(1);
+    return before;
+}
+
+static void end_alone(int before)
+{
+    if (before > 0) {
         dnn.set_threads(before);
     }
+}
+
+bool wefti_onednn_multiply_bf16(const wefti_math_gemm *product, bool c_is_wide)
+{
+    const int before = begin_alone();
+    const bool done = multiply(product, c_is_wide);
+    end_alone(before);
     return done;
+}
+
+bool wefti_onednn_multiply_f32(bool transpose_a, bool transpose_b, size_t m,
+                               size_t n, size_t k, float alpha, const float *a,
+                               size_t lda, const float *b, size_t ldb,
+                               float beta, float *c, size_t ldc)
+{
+    const char *why;
+    if (!wefti_onednn_get_kernel(WEFTI_ONEDNN_F32, &why)) {
+        return false;
+    }
+    const int before = begin_alone();
+    const int status = dnn.call.dnnl_sgemm(
+        transpose_a ? 'T' : 'N', transpose_b ? 'T' : 'N', (int64_t)m,
+        (int64_t)n, (int64_t)k, alpha, a, (int64_t)lda, b, (int64_t)ldb, beta,
+        c, (int64_t)ldc);
+    end_alone(before);
+    return status == 0;
 }

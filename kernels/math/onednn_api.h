@@ -22,7 +22,8 @@ enum {
     WEFTI_DNNL_DST = 17,
     WEFTI_DNNL_IN_ORDER = 1,
     WEFTI_DNNL_DIMS = 12,
-    WEFTI_DNNL_ISA_BF16 = 0xe7, /* its bits: AVX-512 with products of bf16 */
+    WEFTI_DNNL_ISA_AVX512 = 0x27, /* its bits: AVX-512 of servers */
+    WEFTI_DNNL_ISA_BF16 = 0xe7,   /* and products of bf16 */
     WEFTI_DNNL_ISA_AMX = 0x3e7
 };
 
@@ -81,6 +82,10 @@ typedef struct wefti_dnnl_arg {
       (void **memory, const wefti_dnnl_memory_desc *desc, void *engine,        \
        void *data))                                                            \
     X(int, dnnl_memory_set_data_handle, (void *memory, void *data))            \
-    X(int, dnnl_memory_destroy, (void *memory))
+    X(int, dnnl_memory_destroy, (void *memory))                                \
+    X(int, dnnl_sgemm,                                                         \
+      (char transa, char transb, int64_t m, int64_t n, int64_t k, float alpha, \
+       const float *a, int64_t lda, const float *b, int64_t ldb, float beta,   \
+       float *c, int64_t ldc))
 
 #endif

@@ -15,8 +15,7 @@
 #include "base/error.h"
 #include "base/small_float.h"
 #include "device/cuda.h"
-#include "kernels/math/blas_lock.h"
-#include "kernels/math/gemm_bf16.h"
+#include "kernels/math/gemm_kernel.h"
 #include "kernels/math/math_launch.h"
 #include "kernels/math/math_stream.h"
 #include "kernels/math/sumsq.h"
@@ -391,8 +390,8 @@ static void print_products(const char *kind)
 {
     char library[64];
     if (strcmp(kind, "cuda") != 0) {
-        printf("products of f32: OpenBLAS %s; of bf16: %s\n",
-               wefti_blas_get_kernel(), wefti_gemm_bf16_get_kernel());
+        printf("products of f32: %s; of bf16: %s\n",
+               wefti_gemm_get_kernel(false), wefti_gemm_get_kernel(true));
     } else {
         printf("products: %s\n", wefti_cuda_find_products(library) == WEFT_OK
                                      ? library

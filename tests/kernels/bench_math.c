@@ -16,7 +16,7 @@
  */
 #include "tests/kernels/roofline.h"
 
-#include "kernels/math/blas_lock.h"
+#include "kernels/math/gemm_kernel.h"
 #include "kernels/math/math_table.h"
 
 #include <math.h>
@@ -336,7 +336,7 @@ static void product(benchmark *bench, size_t m, size_t n, size_t k)
 
         /* OpenBLAS's for processors that it does not know, of vectors of 16
          * bytes. */
-        if (strcmp(wefti_blas_get_kernel(), "Prescott") == 0)
+        if (strcmp(wefti_gemm_get_kernel(false), "OpenBLAS Prescott") == 0)
             cost.peak = roofline_base_flops();
         snprintf(cost.shape, sizeof(cost.shape), "%zux%zux%zu %c%c", m, n, k,
                  op == 2 ? 'T' : 'N', op == 1 ? 'T' : 'N');

@@ -3,7 +3,9 @@
  * Goal     gemm is C = alpha op(A) op(B) + beta C, row-major, any strides, and
  *          reads C only where beta is not 0.
  * Method   All four transposes, odd extents, strides wider than the rows,
- *          poisoned C, against a sum in double.
+ *          poisoned C, against a sum in double; the same bits wherever arrays
+ *          begin. Run twice: with oneDNN, where it is installed and
+ *          multiplies f32, and with WEFT_ONEDNN=off.
  */
 #include "tests/kernels/math_check.h"
 
@@ -87,6 +89,39 @@ static void test_gemm_empty_inner_extent_scales_c(void **state)
     }
 }
 
+/* Where arrays lie must not count: ranks have them at other places. */
+static void test_gemm_bits_do_not_depend_on_places(void **state)
+{
+    enum { PLACES = 16 };
+    check_random random = check_seed();
+    real *a = check_alloc_random(&random, M * K + PLACES, 1);
+    real *b = check_alloc_random(&random, K * N + PLACES, 1);
+    real *c = check_alloc_random(&random, M * N + PLACES, 1);
+    real *moved_a = check_alloc_copy(a, M * K + PLACES);
+    real *moved_b = check_alloc_copy(b, K * N + PLACES);
+    real wanted[M * N];
+    const wefti_math *math;
+
+    (void)state;
+    FOR_EACH_LEVEL(math)
+    for (size_t way = 0; way < 4 * PLACES; way++) {
+        const bool ta = way & 1, tb = way & 2;
+        const size_t lda = ta ? M : K, ldb = tb ? K : N, place = way / 4;
+
+        math->gemm(ta, tb, M, N, K, 1, a, lda, b, ldb, 0, wanted, N);
+        memcpy(moved_a + place, a, M * K * sizeof(real));
+        memcpy(moved_b + PLACES - place, b, K * N * sizeof(real));
+        math->gemm(ta, tb, M, N, K, 1, moved_a + place, lda,
+                   moved_b + PLACES - place, ldb, 0, c + place, N);
+        check_same_bits(c + place, wanted, M * N);
+    }
+    free(a);
+    free(b);
+    free(c);
+    free(moved_a);
+    free(moved_b);
+}
+
 enum {
     CROWD = 3,
     CROWD_M = 384,
@@ -163,6 +198,7 @@ int main(void)
         cmocka_unit_test(test_gemm_threads_at_once_do_not_disturb_each_other),
         cmocka_unit_test(test_gemm_all_transposes_match_double_sum),
         cmocka_unit_test(test_gemm_empty_inner_extent_scales_c),
+        cmocka_unit_test(test_gemm_bits_do_not_depend_on_places),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -10,6 +10,7 @@
  */
 #include "base/small_float.h"
 #include "kernels/math/gemm_bf16.h"
+#include "kernels/math/gemm_kernel.h"
 #include "kernels/math/onednn.h"
 #include "tests/kernels/math_check.h"
 
@@ -235,19 +236,23 @@ static void test_threads_take_turns(void **state)
 
 static void test_kernel_says_who_multiplies(void **state)
 {
-    const char *kernel = wefti_gemm_bf16_get_kernel();
+    const char *kernel = wefti_gemm_get_kernel(true);
     const char *asked = getenv("WEFT_ONEDNN");
 
     (void)state;
-    printf("%s\n", kernel);
+    printf("%s; f32: %s\n", kernel, wefti_gemm_get_kernel(false));
     if (asked && strcmp(asked, "off") == 0) {
         assert_non_null(strstr(kernel, "WEFT_ONEDNN=off"));
     } else if (asked) {
         assert_non_null(strstr(kernel, asked));
     }
     assert_true(strncmp(kernel, "oneDNN 2.", 9) == 0 ||
-                strncmp(kernel, "OpenBLAS ", 9) == 0);
-    assert_ptr_equal(kernel, wefti_gemm_bf16_get_kernel());
+                strstr(kernel, " on widened blocks: "));
+    kernel = wefti_gemm_get_kernel(false);
+    assert_true(strncmp(kernel, "OpenBLAS ", 9) == 0 ||
+                (!asked && strncmp(kernel, "oneDNN 2.", 9) == 0));
+    kernel = wefti_gemm_get_kernel(true);
+    assert_ptr_equal(kernel, wefti_gemm_get_kernel(true));
 }
 
 int main(void)

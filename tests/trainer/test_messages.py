@@ -345,7 +345,7 @@ class Messages(unittest.TestCase):
         for kernel, count in (("Prescott", int(vectors)), ("Haswell", 0)):
             if kernel == "Haswell" and not vectors:
                 continue
-            got = self.train(2, OPENBLAS_CORETYPE=kernel)
+            got = self.train(2, OPENBLAS_CORETYPE=kernel, WEFT_ONEDNN="off")
             self.assertEqual(got.returncode, 0, got.stderr)
             self.assertEqual(got.stderr.count(told), count, got.stderr)
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # The kernels for GPUs: kernels/weft_kernels.fatbin and weft_math_kernels.fatbin,
 # with code for sm_80, sm_90 and sm_100 and PTX for what comes later, each in a
-# module that libweft opens; of the former kernels/ptx/<source>.ptx, the PTX of
-# compute_80, and with WEFT_TEST_LONG kernels/ptx/compute_90/<source>.ptx: tests
-# interpret both. The code for sm_100 comes from compute_90 too, as nothing in
+# module that libweft opens; beside each, as nvcc leaves it on its way,
+# kernels/ptx/NAME.compute_80.ptx and NAME.compute_90.ptx: tests interpret that of
+# the former. The code for sm_100 comes from compute_90 too, as nothing in
 # the kernels would differ, and each PTX takes nvcc ten seconds. Without nvcc
 # there are no kernels. Products and sums are not contracted: results have the
 # host's bits.
@@ -43,10 +43,14 @@ function(weft_kernels_module name)
         string(APPEND all_sources "#include \"${source}\"\n")
     endforeach()
     file(CONFIGURE OUTPUT ${base}.cu CONTENT "${all_sources}" @ONLY)
-    add_custom_command(OUTPUT ${base}.fatbin
+    set(ptx ${CMAKE_BINARY_DIR}/kernels/ptx)
+    file(MAKE_DIRECTORY ${ptx})
+    add_custom_command(OUTPUT ${base}.fatbin ${ptx}/${name}.compute_80.ptx
+            ${ptx}/${name}.compute_90.ptx
         COMMAND ${WEFT_NVCC} ${arg_FLAGS}
             -gencode arch=compute_80,code=[sm_80,compute_80]
             -gencode arch=compute_90,code=[sm_90,sm_100] --threads 0 -fatbin
+            --keep --keep-dir ${ptx}
             -o ${base}.fatbin ${base}.cu
         DEPENDS ${arg_SOURCES} ${arg_HEADERS} ${base}.cu VERBATIM
         COMMENT "${name} for sm_80, sm_90, sm_100")
@@ -77,27 +81,8 @@ elseif(NOT WEFT_NVCC)
 else()
     message(STATUS "kernels for GPUs: by ${WEFT_NVCC}")
     set(kernels_dir ${CMAKE_BINARY_DIR}/kernels)
-    file(MAKE_DIRECTORY ${kernels_dir}/ptx/compute_90)
-    set(outputs)
-    foreach(source ${weft_kernel_sources})
-        get_filename_component(name ${source} NAME_WE)
-        foreach(arch ${weft_ptx_archs})
-            set(ptx ${kernels_dir}/ptx/${name}.ptx)
-            if(NOT arch EQUAL 80)
-                set(ptx ${kernels_dir}/ptx/compute_${arch}/${name}.ptx)
-            endif()
-            add_custom_command(OUTPUT ${ptx}
-                COMMAND ${WEFT_NVCC} ${WEFT_NVCC_FLAGS} -arch=compute_${arch}
-                    -ptx -o ${ptx} ${source}
-                DEPENDS ${source} ${weft_kernel_headers} VERBATIM
-                COMMENT "PTX of ${name}.cu for compute_${arch}")
-            list(APPEND outputs ${ptx})
-        endforeach()
-    endforeach()
-    add_custom_target(weft_kernels_ptx ALL DEPENDS ${outputs})
     weft_kernels_module(weft_kernels FLAGS ${WEFT_NVCC_FLAGS}
         SOURCES ${weft_kernel_sources} HEADERS ${weft_kernel_headers})
     weft_kernels_module(weft_math_kernels FLAGS ${WEFT_MATH_NVCC_FLAGS}
         SOURCES ${weft_math_kernel_sources} HEADERS ${weft_math_kernel_headers})
-    add_dependencies(weft_kernels weft_kernels_ptx) # what tests wait for
 endif()

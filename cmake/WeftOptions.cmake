@@ -31,8 +31,31 @@ if(WEFT_SANITIZE)
     target_compile_options(weft_flags INTERFACE
         ${sanitizers} -fno-omit-frame-pointer)
     target_link_options(weft_flags INTERFACE ${sanitizers})
+    # Hundreds of programs are linked: lld takes half of the time over each, gold
+    # three quarters of it.
+    include(CheckLinkerFlag)
+    set(linker "the compiler's own, there are neither lld nor gold")
+    foreach(name lld gold)
+        check_linker_flag(C -fuse-ld=${name} WEFT_LINKER_${name})
+        if(WEFT_LINKER_${name})
+            target_link_options(weft_flags INTERFACE
+                $<$<STREQUAL:$<TARGET_PROPERTY:TYPE>,EXECUTABLE>:-fuse-ld=${name}>)
+            set(linker ${name})
+            break()
+        endif()
+    endforeach()
+    message(STATUS "linker: ${linker}")
+    # Tests start thousands of processes: what the address sanitizer writes down of
+    # each variable need not be relocated where a program has its own address.
+    if(WEFT_SANITIZE STREQUAL "address")
+        target_link_options(weft_flags INTERFACE
+            $<$<STREQUAL:$<TARGET_PROPERTY:TYPE>,EXECUTABLE>:-no-pie>)
+    endif()
+    add_library(weft_sanitizer_options OBJECT
+        ${CMAKE_SOURCE_DIR}/base/sanitizer_options.c)
+    target_compile_options(weft_sanitizer_options PRIVATE ${sanitizers})
     target_sources(weft_flags INTERFACE
-        $<$<STREQUAL:$<TARGET_PROPERTY:TYPE>,EXECUTABLE>:${CMAKE_SOURCE_DIR}/base/sanitizer_options.c>)
+        $<$<STREQUAL:$<TARGET_PROPERTY:TYPE>,EXECUTABLE>:$<TARGET_OBJECTS:weft_sanitizer_options>>)
 endif()
 
 # A small operation passes through a dozen files of the lower layers: inlined

@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LEDGER_ROOM = 1 << 15, ITERATIONS = 20, TRIAL_CALLS = 5 };
+enum { LEDGER_ROOM = 1 << 11, ITERATIONS = 20, TRIAL_CALLS = 5 };
 
 /* The last two by bare sockets, if asked for. */
 typedef enum mode { COMP, SER, OVL, ALONE, BARE_SER, BARE_OVL, MODES } mode;

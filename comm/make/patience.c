@@ -31,6 +31,7 @@ wefti_patience wefti_patience_begin(weft_comm *comm, const char *what)
 {
     return (wefti_patience){.comm = comm,
                             .what = what,
+                            .pause_ns = 50000,
                             .limit_ns = comm->timeout_ns,
                             .until_ns = wefti_clock_ns() + comm->timeout_ns};
 }
@@ -53,7 +54,7 @@ static bool has_one_concluded(weft_comm *comm)
 
 weft_status wefti_patience_go_on(wefti_patience *own)
 {
-    const struct timespec pause = {0, 100000};
+    const struct timespec pause = {.tv_nsec = own->pause_ns};
     weft_comm *comm = own->comm;
     const int64_t grace_ns = INT64_C(1000000000) * GRACE_S;
     const int lost = find_lost(comm);
@@ -76,6 +77,7 @@ weft_status wefti_patience_go_on(wefti_patience *own)
                            own->concluded ? " after another rank's" : "");
     }
     nanosleep(&pause, NULL);
+    own->pause_ns += own->pause_ns < 1000000 ? own->pause_ns / 8 : 0;
     return WEFT_OK;
 }
 

@@ -14,6 +14,7 @@ typedef struct wefti_patience {
     weft_comm *comm;
     const char *what;
     int64_t limit_ns, until_ns;
+    int64_t pause_ns; /* the next one */
     bool concluded;
 } wefti_patience;
 
@@ -21,7 +22,7 @@ typedef struct wefti_patience {
 wefti_patience wefti_patience_begin(weft_comm *comm, const char *what);
 
 /*
- * wefti_patience_go_on - one short pause.
+ * wefti_patience_go_on - one pause, longer than the one before, to 1 ms.
  *
  * Returns     OK | why it makes no sense to wait longer: ERR_PEER, ERR_TIMEOUT.
  */

@@ -69,12 +69,13 @@ static bool await(wefti_streams *streams,
                   bool (*has)(const wefti_streams *streams, int peer),
                   int64_t until_ns)
 {
-    const struct timespec pause = {0, 50000};
+    struct timespec pause = {0, 50000}; /* then longer ones, to 1 ms */
     bool there;
     while (!(there = has ? have_all(streams, has) : have_ended(streams)) &&
            wefti_clock_ns() < until_ns) {
         wefti_device_tend(streams->comm->device);
         nanosleep(&pause, NULL);
+        pause.tv_nsec += pause.tv_nsec < 1000000 ? pause.tv_nsec / 8 : 0;
     }
     return there;
 }

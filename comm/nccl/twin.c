@@ -18,7 +18,8 @@
 #include <time.h>
 
 enum {
-    PAUSE_NS = 50000,    /* between looks at what is in progress */
+    PAUSE_NS = 50000, /* between looks at what is in progress, first */
+    PAUSE_MOST_NS = 1000000,
     LOOKS_AT_ONCE = 100, /* of these, before pauses */
     LOOK_NS = 1000000,   /* between questions for errors */
     CALLS_NS = 500000000 /* an abort waits so long for calls to return */
@@ -26,9 +27,13 @@ enum {
 
 static const int64_t end_ns = 10000000000; /* of NCCL's own end, or abort */
 
-void wefti_twin_pause(void)
+/* Between looks at what NCCL does: each longer than the one before. */
+static void pause_longer(int64_t *last_ns)
 {
-    const struct timespec pause = {.tv_nsec = PAUSE_NS};
+    *last_ns = *last_ns < PAUSE_NS        ? PAUSE_NS
+               : *last_ns < PAUSE_MOST_NS ? *last_ns + *last_ns / 8
+                                          : *last_ns;
+    const struct timespec pause = {.tv_nsec = *last_ns};
     (void)nanosleep(&pause, NULL);
 }
 
@@ -50,6 +55,7 @@ weft_status wefti_twin_create(weft_comm *comm, const wefti_nccl_api *api,
 int wefti_twin_settle(wefti_twin *twin, int result)
 {
     int looks = 0;
+    int64_t pause_ns = 0;
     while (result == WEFTI_NCCL_IN_PROGRESS && !atomic_load(&twin->aborted) &&
            !wefti_fault_is_published(twin->comm)) {
         const int asked =
@@ -58,7 +64,7 @@ int wefti_twin_settle(wefti_twin *twin, int result)
         if (result == WEFTI_NCCL_IN_PROGRESS && looks++ < LOOKS_AT_ONCE) {
             sched_yield();
         } else if (result == WEFTI_NCCL_IN_PROGRESS) {
-            wefti_twin_pause();
+            pause_longer(&pause_ns);
         }
     }
     return result;
@@ -69,10 +75,11 @@ int wefti_twin_settle(wefti_twin *twin, int result)
 static void await_calls(wefti_twin *twin, bool *held_out)
 {
     const int64_t until_ns = wefti_clock_ns() + CALLS_NS;
+    int64_t pause_ns = 0;
     atomic_store(&twin->aborted, true);
     *held_out = pthread_mutex_trylock(&twin->calls) == 0;
     while (!*held_out && wefti_clock_ns() < until_ns) {
-        wefti_twin_pause();
+        pause_longer(&pause_ns);
         *held_out = pthread_mutex_trylock(&twin->calls) == 0;
     }
 }
@@ -147,9 +154,10 @@ weft_status wefti_twin_look(wefti_twin *twin)
 static weft_status finalize(wefti_twin *twin)
 {
     const int64_t until_ns = wefti_clock_ns() + end_ns;
+    int64_t pause_ns = 0;
     int result = twin->api->ncclCommFinalize(twin->handle);
     while (result == WEFTI_NCCL_IN_PROGRESS && wefti_clock_ns() < until_ns) {
-        wefti_twin_pause();
+        pause_longer(&pause_ns);
         const int asked =
             twin->api->ncclCommGetAsyncError(twin->handle, &result);
         result = asked == WEFTI_NCCL_SUCCESS ? result : asked;
@@ -182,9 +190,10 @@ static void end_well(wefti_twin *twin)
 bool wefti_twin_await_abort(const wefti_twin *twin)
 {
     const int64_t until_ns = wefti_clock_ns() + end_ns;
+    int64_t pause_ns = 0;
     while (atomic_load(&twin->end) != WEFTI_TWIN_OVER &&
            wefti_clock_ns() < until_ns) {
-        wefti_twin_pause();
+        pause_longer(&pause_ns);
     }
     return atomic_load(&twin->end) == WEFTI_TWIN_OVER;
 }

@@ -60,9 +60,6 @@ void wefti_twin_abort(wefti_twin *twin);
 /* Until it is over, or 10 s have passed: whether it is. */
 bool wefti_twin_await_abort(const wefti_twin *twin);
 
-/* Between looks at what NCCL does. */
-void wefti_twin_pause(void);
-
 /* Whether nothing is in NCCL's hands any more, after an abort; NULL: true. */
 bool wefti_twin_is_over(const wefti_twin *twin);
 

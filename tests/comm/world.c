@@ -202,7 +202,8 @@ void world_start_processes(const struct world *world, world_processes *started)
 
 int world_finish_survivors(world_processes *started, int deadline_s)
 {
-    int64_t end_ns = wefti_clock_ns() + (int64_t)deadline_s * 1000000000;
+    const int64_t begin_ns = wefti_clock_ns();
+    const int64_t end_ns = begin_ns + (int64_t)deadline_s * 1000000000;
     int left = 0, killed = 0;
     for (int rank = 0; rank < started->nranks; rank++) {
         left += started->pids[rank] != 0;
@@ -225,7 +226,11 @@ int world_finish_survivors(world_processes *started, int deadline_s)
                 left--;
             }
         }
-        struct timespec nap = {0, 1000000};
+        /* The longer it has taken, the longer until the next look. */
+        const int64_t nap_ns = (wefti_clock_ns() - begin_ns) / 32;
+        struct timespec nap = {0, nap_ns < 300000     ? 300000
+                                  : nap_ns < 10000000 ? nap_ns
+                                                      : 10000000};
         nanosleep(&nap, NULL);
     }
     return killed;

@@ -34,12 +34,13 @@ size_t nccl_elem_bytes(int dtype)
 bool nccl_work_await(struct ncclComm *comm, _Atomic uint64_t *at,
                      uint64_t value)
 {
-    const struct timespec pause = {.tv_nsec = 20000};
+    struct timespec pause = {.tv_nsec = 20000}; /* to half a millisecond */
     while (atomic_load(at) < value) {
         if (atomic_load(&comm->aborting)) {
             return false;
         }
         (void)nanosleep(&pause, NULL);
+        pause.tv_nsec += pause.tv_nsec < 500000 ? pause.tv_nsec / 8 : 0;
     }
     return !atomic_load(&comm->aborting);
 }

@@ -414,15 +414,16 @@ class Routes(unittest.TestCase):
     def test_of_512_ranks_take_less_than_a_second(self):
         def spend_once(*args):
             before = resource.getrusage(resource.RUSAGE_CHILDREN)
-            facts = facts_of("64x(8xH100,8xCX7)", *args)
+            facts = run.__wrapped__("64x(8xH100,8xCX7)", "--json", "-", *args)
             after = resource.getrusage(resource.RUSAGE_CHILDREN)
-            return facts, (after.ru_utime + after.ru_stime -
+            return json.loads(facts), (after.ru_utime + after.ru_stime -
                            before.ru_utime - before.ru_stime)
 
         def spend(*args):
-            """Seconds of the processor, the least of three: what else runs
-            on its core makes it slower, and never faster."""
-            runs = [spend_once(*args) for _ in range(3)]
+            """Seconds of the processor, the least of two: what else runs
+            on its core makes it slower, and never faster. A sanitizer's limit
+            has room for that."""
+            runs = [spend_once(*args) for _ in range(1 if SANITIZED else 2)]
             return runs[0][0], min(seconds for _, seconds in runs)
 
         _, machine = spend() # is read and written all the same

@@ -31,10 +31,10 @@ static const char *const samples[] = {
     PTX_SAMPLE_90,
 #endif
 };
-static const char *const wire_casts[] = {
-    PTX_FOLDER_80 "/wire_cast.ptx",
-#ifdef PTX_FOLDER_90
-    PTX_FOLDER_90 "/wire_cast.ptx",
+static const char *const wires[] = {
+    PTX_WIRE_80,
+#ifdef PTX_WIRE_90
+    PTX_WIRE_90,
 #endif
 };
 
@@ -380,20 +380,20 @@ static void test_a_changed_instruction_shows_in_wire_kernels(void **state)
         {"cvt.rn.bf16.f32", "cvt.rz.bf16.f32"},
         {"setp.nan.f32", "setp.num.f32"},
     };
-    for (unsigned a = 0; a < WEFTI_COUNT_OF(wire_casts); a++) {
-        char *text = read_text(wire_casts[a]);
-        ptx_program *program = ptx_program_create("wire_cast.ptx", text);
+    for (unsigned a = 0; a < WEFTI_COUNT_OF(wires); a++) {
+        char *text = read_text(wires[a]);
+        ptx_program *program = ptx_program_create("wire.ptx", text);
         assert_non_null(program);
         if (!scale_is_right(program) || !narrow_is_right(program)) {
             fail_msg("%s", ptx_fault());
         }
         ptx_program_destroy(program);
         free(text);
-        assert_in_range(check_mutants(wire_casts[a], "wefti_scale_f32",
+        assert_in_range(check_mutants(wires[a], "wefti_scale_f32",
                                       scale_is_right, of_scale,
                                       WEFTI_COUNT_OF(of_scale)),
                         3, 100);
-        assert_in_range(check_mutants(wire_casts[a], "wefti_narrow_bf16",
+        assert_in_range(check_mutants(wires[a], "wefti_narrow_bf16",
                                       narrow_is_right, of_narrow,
                                       WEFTI_COUNT_OF(of_narrow)),
                         2, 100);

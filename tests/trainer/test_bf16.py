@@ -190,7 +190,9 @@ class Bf16(unittest.TestCase):
 
     if LAUNCHER:
         def test_cuda_is_as_near(self):
-            few = ("--set", "train.steps=2", "--set", "model.layers=2")
+            few = ("--set", "train.steps=2", "--set", "model.layers=2",
+                   "--set", "model.seq_length=16",
+                   "--set", "data.validation_fraction=0.02")
             for layout in ((1,), (2, *TENSOR, *ROWS), (2, *RING),
                            (2, *EXPERTS, "--set", "model.experts=4",
                             "--set", "model.ffn_size=64")):

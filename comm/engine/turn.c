@@ -28,6 +28,7 @@ enum {
     SLICE_NS = 50000,        /* the first sleep between looks at a device */
     SLICE_MOST_NS = 1000000, /* and the last */
     YIELD_NS = 1000000,
+    CROWDED_NS = 50000, /* instead, where ranks of this host share cores */
     BRIEF_NS = 20000,   /* instead, of a device, where cores are short */
     POLLS_PER_LOCK = 8, /* while spinning: the lock costs more than a look */
     LOOKS_PER_CLOCK = 4,
@@ -158,6 +159,20 @@ int64_t wefti_turn_look_ns(const wefti_engine *engine)
     return wefti_engine_spins(engine) ? YIELD_NS : BRIEF_NS;
 }
 
+/*
+ * With more ranks than cores each yield is a look at all peers by one rank
+ * more, while the one that they wait for has the core seldom; but what is small
+ * has come before it pays to sleep. Behind a network a sleeper is woken by a
+ * thread more.
+ */
+int64_t wefti_turn_awake_ns(const wefti_engine *engine, bool looks)
+{
+    if (looks) {
+        return wefti_turn_look_ns(engine);
+    }
+    return engine->oversubscribed && !engine->net ? CROWDED_NS : YIELD_NS;
+}
+
 /* Announces the sleep, looks once more, and sleeps if there is no news. */
 static bool park(wefti_engine *engine, bool idles, bool (*done)(const void *),
                  const void *context, wefti_turn_patience *patience)
@@ -191,7 +206,7 @@ static bool stay_awake(const wefti_engine *engine,
             patience->since_ns = now_ns;
         }
         int64_t waited_ns = now_ns - patience->since_ns;
-        if (waited_ns > (looks ? wefti_turn_look_ns(engine) : YIELD_NS)) {
+        if (waited_ns > wefti_turn_awake_ns(engine, looks)) {
             return false;
         }
         if (!spin || waited_ns > engine->spin_ns) {

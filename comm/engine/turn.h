@@ -59,4 +59,7 @@ int64_t wefti_turn_sleep_ns(const wefti_turn_news *news,
 /* How long a device is looked at without a sleep. */
 int64_t wefti_turn_look_ns(const wefti_engine *engine);
 
+/* How long a caller that waits stays awake; looks: at a device too. */
+int64_t wefti_turn_awake_ns(const wefti_engine *engine, bool looks);
+
 #endif

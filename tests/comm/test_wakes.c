@@ -3,6 +3,7 @@
  * Goal: on a core of its own, with the other rank behind a network, a rank's
  * progress thread is woken neither by an operation that its stream comes to nor
  * by the next post, and what a rank waits for is known as far as that can be.
+ * Ranks that share a core, and memory, do not keep it long while they wait.
  *
  * Method: two ranks on one core that share no memory. Round by round a stream
  * stands at a gate before an all-gather, and goes on when this thread raises
@@ -13,6 +14,7 @@
 #include "base/clock.h"
 #include "comm/core/core.h"
 #include "comm/engine/driver.h"
+#include "comm/engine/turn.h"
 #include "comm/steps/expect.h"
 #include "tests/comm/rank_checks.h"
 #include "tests/comm/world.h"
@@ -216,6 +218,16 @@ static int expect_behind_gate(weft_comm *comm, void *context)
     return failures;
 }
 
+/* Ranks that share a core sleep soon, and not behind a network. */
+static int ask_how_long(weft_comm *comm, void *context)
+{
+    (void)context;
+    const wefti_engine *engine = comm->engine;
+    const int64_t awake_ns = wefti_turn_awake_ns(engine, false);
+    return engine->net ? CHECK(awake_ns == 1000000)
+                       : CHECK(awake_ns <= 100000) + CHECK(awake_ns > 10000);
+}
+
 static void run(world_rank_call call)
 {
     _Atomic uint64_t looked = 0;
@@ -241,6 +253,15 @@ static void test_wakes_message_behind_own_stream_is_known(void **state)
     run(expect_behind_gate);
 }
 
+static void test_wakes_crowded_ranks_sleep_soon(void **state)
+{
+    (void)state;
+    run(ask_how_long);
+    setenv("WEFT_DOMAIN", "a,a", 1);
+    run(ask_how_long);
+    setenv("WEFT_DOMAIN", "a,b", 1);
+}
+
 /* The first that this process may run on. */
 static bool keep_to_one_core(void)
 {
@@ -262,7 +283,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_wakes_stream_that_comes_wakes_nobody),
         cmocka_unit_test(test_wakes_messages_count_until_a_chunk_shows),
-        cmocka_unit_test(test_wakes_message_behind_own_stream_is_known)};
+        cmocka_unit_test(test_wakes_message_behind_own_stream_is_known),
+        cmocka_unit_test(test_wakes_crowded_ranks_sleep_soon)};
     setenv("WEFT_DOMAIN", "a,b", 1);
     setenv("WEFT_TIMEOUT_MS", "20000", 1);
     return keep_to_one_core() ? cmocka_run_group_tests(tests, NULL, NULL) : 1;

@@ -58,6 +58,14 @@ static void take_changes(wefti_driver *driver)
     pthread_mutex_unlock(&driver->shared.lock);
 }
 
+/* Where it would be woken for what the program's thread and the watcher do by
+ * themselves, it listens on until nothing has happened for a while. */
+static bool stays(const wefti_driver *driver, const wefti_engine *engine)
+{
+    return engine->net && engine->one_core && atomic_load(&engine->driven) &&
+           driver->patience.silences == 0;
+}
+
 /* The engines with something pending to the front; joins and leaves those that
  * drive them. */
 static void find_busy(wefti_driver *driver)
@@ -65,7 +73,8 @@ static void find_busy(wefti_driver *driver)
     driver->busy = 0;
     for (int i = 0; i < driver->own_count; i++) {
         wefti_engine *engine = driver->own[i];
-        const bool busy = atomic_load(&engine->pending) > 0;
+        const bool busy =
+            atomic_load(&engine->pending) > 0 || stays(driver, engine);
         if (busy != atomic_load(&engine->driven)) {
             atomic_store(&engine->driven, busy);
             if (busy) {

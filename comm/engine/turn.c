@@ -28,7 +28,8 @@ enum {
     SLICE_NS = 50000,        /* the first sleep between looks at a device */
     SLICE_MOST_NS = 1000000, /* and the last */
     YIELD_NS = 1000000,
-    CROWDED_NS = 50000, /* instead, where ranks of this host share cores */
+    CROWD = 2,          /* ranks on a core, and more of them */
+    CROWDED_NS = 50000, /* instead, in a crowd */
     BRIEF_NS = 20000,   /* instead, of a device, where cores are short */
     POLLS_PER_LOCK = 8, /* while spinning: the lock costs more than a look */
     LOOKS_PER_CLOCK = 4,
@@ -160,8 +161,8 @@ int64_t wefti_turn_look_ns(const wefti_engine *engine)
 }
 
 /*
- * With more ranks than cores each yield is a look at all peers by one rank
- * more, while the one that they wait for has the core seldom; but what is small
+ * With many ranks on a core each yield is a look at all peers by one rank more,
+ * while the one that they wait for has the core seldom; but what is small
  * has come before it pays to sleep. Behind a network a sleeper is woken by a
  * thread more.
  */
@@ -170,7 +171,8 @@ int64_t wefti_turn_awake_ns(const wefti_engine *engine, bool looks)
     if (looks) {
         return wefti_turn_look_ns(engine);
     }
-    return engine->oversubscribed && !engine->net ? CROWDED_NS : YIELD_NS;
+    return engine->ranks_per_core > CROWD && !engine->net ? CROWDED_NS
+                                                          : YIELD_NS;
 }
 
 /* Announces the sleep, looks once more, and sleeps if there is no news. */

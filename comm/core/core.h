@@ -273,10 +273,13 @@ typedef struct wefti_idle {
  *
  * pending    raised before the progress thread's bell is rung, loaded by it
  *            between arm and sleep (base/doorbell.h)
+ * driven     cleared by that thread before it loads pending again and sleeps
+ *            without the engine's bell; loaded by posts behind pending
  * thread_bell  set once under the lock, with driver: comm/engine/driver.c
  * drivers    whatever takes it to 0 arms the network's watcher; the watcher
  *            loads it under the lock: alone
  * callers    of these, those that wait inside a call; likewise
+ * pusher     only a thread that is it finds itself there
  * signalled_ns  CPU time of threads in wefti_engine_signalled: alone
  */
 typedef struct wefti_engine {
@@ -287,13 +290,14 @@ typedef struct wefti_engine {
      * It sleeps at thread_bell too, and only there while nothing is pending. */
     struct wefti_driver *driver;
     _Atomic(wefti_doorbell *) thread_bell;
-    bool driven;         /* that thread's: it is one of drivers */
+    _Atomic bool driven; /* that thread's: it is one of drivers */
     int64_t silent_ns;   /* that thread's: comm/engine/turn.h */
     _Atomic int pending; /* stream operations not yet done */
     _Atomic int drivers; /* with a net: who will look at it again */
     _Atomic int callers;
     _Atomic int64_t signalled_ns;
-    weft_device *host; /* for gates of communicators without a device */
+    _Atomic uintptr_t pusher; /* the thread that pushes; 0: none does */
+    weft_device *host;        /* for gates of communicators without a device */
     weft_comm *comms;
     int users;
     int ranks_per_core;     /* as this rank has counted */
@@ -308,6 +312,7 @@ typedef struct wefti_engine {
     size_t copies_asked;    /* and not yet given; see comm/engine/copies.h */
     wefti_held_work *works; /* asked for; see comm/engine/held_work.h */
     bool worked;            /* since sleepers were last woken */
+    bool signalled;         /* by the pusher, a gate of an operation */
     wefti_net *net;         /* NULL: all ranks share memory */
     wefti_control *control; /* with a net */
     wefti_hosts *hosts;     /* NULL: nothing is known of them */
@@ -344,7 +349,8 @@ typedef struct wefti_p2p_queue {
     wefti_op *op;    /* carries out the first */
     uint64_t number; /* of the last that op has carried */
     struct wefti_p2p_queue *next_busy;
-    bool busy; /* in the communicator's list of queues with messages */
+    bool busy;  /* in the communicator's list of queues with messages */
+    bool ahead; /* op has nothing to do until a stream comes to the first */
 } wefti_p2p_queue;
 
 /*

@@ -16,7 +16,7 @@ void wefti_engine_wake(wefti_engine *engine);
 void wefti_engine_woken(void *engine);
 
 /* Something was posted: see that the thread is awake. first: nothing had been
- * pending before, so that it may sleep without the engine's bell. */
+ * pending before, and it may sleep without the engine's bell. */
 void wefti_engine_posted(wefti_engine *engine, bool first);
 
 /* Whether a waiting caller may keep a core busy: there is one for each rank. */

@@ -58,6 +58,14 @@ static void take_changes(wefti_driver *driver)
     pthread_mutex_unlock(&driver->shared.lock);
 }
 
+/* Where it would be woken for what the program's thread and the watcher do by
+ * themselves, it listens on until nothing has happened for a while. */
+static bool stays(const wefti_driver *driver, const wefti_engine *engine)
+{
+    return engine->net && engine->one_core && atomic_load(&engine->driven) &&
+           driver->patience.silences == 0;
+}
+
 /* The engines with something pending to the front; joins and leaves those that
  * drive them. */
 static void find_busy(wefti_driver *driver)
@@ -65,13 +73,14 @@ static void find_busy(wefti_driver *driver)
     driver->busy = 0;
     for (int i = 0; i < driver->own_count; i++) {
         wefti_engine *engine = driver->own[i];
-        const bool busy = atomic_load(&engine->pending) > 0;
-        if (busy != engine->driven) {
-            engine->driven = busy;
+        const bool busy =
+            atomic_load(&engine->pending) > 0 || stays(driver, engine);
+        if (busy != atomic_load(&engine->driven)) {
+            atomic_store(&engine->driven, busy);
             if (busy) {
                 atomic_fetch_add(&engine->drivers, 1);
             } else {
-                wefti_turn_leave_net(engine);
+                wefti_turn_leave_net(engine, driver->patience.silences > 0);
             }
         }
         if (busy) {
@@ -137,12 +146,18 @@ static void sleep_on(wefti_driver *driver, const wefti_doorbell_wait *waits,
     const int64_t begin_ns = wefti_clock_ns();
     wefti_doorbell_sleep_any(waits, count, most_ns);
     const int64_t slept_ns = wefti_clock_ns() - begin_ns;
-    for (int i = 0; i < driver->busy; i++) {
-        const wefti_doorbell_wait *at = &waits[first + i];
-        wefti_turn_note_sleep(driver->own[i], &driver->own[i]->silent_ns,
-                              wefti_doorbell_is_rung(at->bell, at->seen),
-                              slept_ns);
+    bool any = false;
+    for (int i = 0; i < count; i++) {
+        const wefti_doorbell_wait *at = &waits[i];
+        const bool rung = wefti_doorbell_is_rung(at->bell, at->seen);
+        any |= rung;
+        if (i >= first) {
+            wefti_turn_note_sleep(driver->own[i - first],
+                                  &driver->own[i - first]->silent_ns, rung,
+                                  slept_ns);
+        }
     }
+    driver->patience.silences = any ? 0 : driver->patience.silences + 1;
     wefti_thread_work_woken(&driver->shared.work);
 }
 
@@ -176,7 +191,7 @@ static void drive(wefti_driver *driver)
     wefti_turn_patience *patience = &driver->patience;
     const wefti_turn_news news = push_all(driver);
     if (news.moved) {
-        *patience = (wefti_turn_patience){0, 0, 0, 0};
+        *patience = (wefti_turn_patience){0, 0, 0, 0, 0};
         return;
     }
     const int64_t now_ns = news.looks ? wefti_clock_ns() : 0;

@@ -142,6 +142,8 @@ static bool urge_all(wefti_engine *engine)
 bool wefti_engine_push(wefti_engine *engine)
 {
     bool moved = false;
+    atomic_store_explicit(&engine->pusher, (uintptr_t)pthread_self(),
+                          memory_order_relaxed);
     engine->due_ns = INT64_MAX;
     engine->looks = false;
     if (engine->net) {
@@ -157,6 +159,12 @@ bool wefti_engine_push(wefti_engine *engine)
     if (engine->net) {
         wefti_net_tell_released(engine->net);
         wefti_net_hold(engine->net, false);
+    }
+    atomic_store_explicit(&engine->pusher, 0, memory_order_relaxed);
+    if (engine->signalled) { /* what was passed over may go on */
+        engine->signalled = false;
+        engine->worked = true;
+        moved = true;
     }
     return moved;
 }
@@ -208,6 +216,11 @@ bool wefti_engine_attend(void *argument)
     bool again =
         driven ? wefti_engine_push(engine) : wefti_net_drain(engine->net);
     again |= driven && wefti_engine_work(engine);
+    if (driven && !awaited) {
+        /* Only the thread may sleep for it, and is not needed: this one does
+         * what comes next. */
+        engine->worked = false;
+    }
     const bool wake =
         driven && (awaited || engine->looks || engine->copies_asked ||
                    engine->due_ns != INT64_MAX);
@@ -215,7 +228,12 @@ bool wefti_engine_attend(void *argument)
         again = driven ? !wefti_turn_arm_net_locked(engine)
                        : !wefti_net_arm(engine->net);
     }
-    wefti_engine_unlock(engine);
+    if (again && engine->one_core) { /* it comes back: no other is quicker */
+        wefti_engine_settle(engine);
+        pthread_mutex_unlock(&engine->lock);
+    } else {
+        wefti_engine_unlock(engine);
+    }
     if (wake && !again) {
         wefti_doorbell_wake(engine->bell);
     }
@@ -240,26 +258,31 @@ static bool push_signalled(wefti_engine *engine)
         atomic_load(&engine->callers) > 0 || has_device(engine)) {
         return true;
     }
-    int pushes = 0;
-    while (pushes < SIGNAL_PUSHES && wefti_engine_push(engine)) {
-        pushes++;
+    bool armed = false;
+    for (int pushes = 0; pushes < SIGNAL_PUSHES && !armed; pushes++) {
+        armed = !wefti_engine_push(engine) && wefti_turn_arm_net_locked(engine);
+        engine->worked = false; /* only the thread may sleep for it */
     }
-    return pushes == SIGNAL_PUSHES || engine->due_ns != INT64_MAX ||
-           !wefti_turn_arm_net_locked(engine);
+    return !armed || engine->due_ns != INT64_MAX;
 }
 
 /*
- * Who holds the lock may be this thread, within a push, and who waits for a
- * watcher to return may hold it: so it is never waited for, which
- * wefti_engine_unlock() would do between its calls of devices: these are left
- * to the thread. Once it is given back the engine may end: the operation that
- * watched the gate may have. A forked child has the connections, and nothing to
- * say there.
+ * Who holds the lock may be this thread, which goes on if that is within a
+ * push, and who waits for a watcher to return may hold it: so it is never
+ * waited for, which wefti_engine_unlock() would do between its calls of
+ * devices: these are left to the thread. Once it is given back the engine may
+ * end: the operation that watched the gate may have. A forked child has the
+ * connections, and nothing to say there.
  */
 void wefti_engine_signalled(void *argument)
 {
     wefti_engine *engine = argument;
     const bool own = engine->net && engine->one_core && *engine->home != 0;
+    if (own && atomic_load_explicit(&engine->pusher, memory_order_relaxed) ==
+                   (uintptr_t)pthread_self()) {
+        engine->signalled = true;
+        return;
+    }
     if (!own || pthread_mutex_trylock(&engine->lock) != 0) {
         wefti_engine_woken(engine);
         return;

@@ -239,7 +239,7 @@ static weft_status equip(weft_comm *comm, wefti_request *request,
 typedef struct posted {
     wefti_ticket *ticket; /* NULL: on no stream */
     uint64_t turn;
-    bool first; /* nothing was pending before */
+    bool first; /* nothing was pending before, and its thread may sleep */
     weft_request *handle;
 } posted;
 
@@ -270,10 +270,12 @@ static weft_status post(weft_comm *comm, wefti_request *request,
             return status;
         }
     }
-    *posted_out = (posted){.ticket = ticket,
-                           .turn = ticket ? ticket->turn : 0,
-                           .first = atomic_fetch_add(&engine->pending, 1) == 0,
-                           .handle = handle};
+    *posted_out =
+        (posted){.ticket = ticket,
+                 .turn = ticket ? ticket->turn : 0,
+                 .first = atomic_fetch_add(&engine->pending, 1) == 0 &&
+                          !atomic_load(&engine->driven),
+                 .handle = handle};
     put_in(comm, request); /* from here on it may end at any time */
     return WEFT_OK;
 }

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "comm/control/fault.h"
 #include "comm/core/wake.h"
+#include "comm/engine/engine.h"
 #include "comm/engine/request.h"
 #include "comm/fabric/signature.h"
 
@@ -59,7 +60,7 @@ static weft_status make_block(const weft_comm *comm,
     }
     weft_gate *const watched[] = {block->start, block->closed};
     for (int i = 0; i < 2; i++) {
-        block->watchers[i].woken = wefti_engine_woken;
+        block->watchers[i].woken = wefti_engine_signalled;
         block->watchers[i].context = comm->engine;
         wefti_gate_watch(watched[i], &block->watchers[i]);
     }

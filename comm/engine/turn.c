@@ -24,9 +24,12 @@
 
 enum {
     SLEEP_NS = 20000000,
+    DOUBLED_MOST = 2,        /* times, of a thread that nothing wakes */
     SLICE_NS = 50000,        /* the first sleep between looks at a device */
     SLICE_MOST_NS = 1000000, /* and the last */
     YIELD_NS = 1000000,
+    CROWD = 2,          /* ranks on a core, and more of them */
+    CROWDED_NS = 50000, /* instead, in a crowd */
     BRIEF_NS = 20000,   /* instead, of a device, where cores are short */
     POLLS_PER_LOCK = 8, /* while spinning: the lock costs more than a look */
     LOOKS_PER_CLOCK = 4,
@@ -124,11 +127,11 @@ void wefti_turn_note_sleep(wefti_engine *engine, int64_t *silent_ns, bool rung,
     }
 }
 
-void wefti_turn_leave_net(wefti_engine *engine)
+void wefti_turn_leave_net(wefti_engine *engine, bool long_idle)
 {
     if (engine->net && atomic_fetch_sub(&engine->drivers, 1) == 1) {
         pthread_mutex_lock(&engine->lock);
-        wefti_net_leave(engine->net);
+        wefti_net_leave(engine->net, long_idle);
         pthread_mutex_unlock(&engine->lock);
     }
 }
@@ -136,7 +139,9 @@ void wefti_turn_leave_net(wefti_engine *engine)
 int64_t wefti_turn_sleep_ns(const wefti_turn_news *news,
                             wefti_turn_patience *patience)
 {
-    int64_t most_ns = SLEEP_NS;
+    const int doubled =
+        patience->silences < DOUBLED_MOST ? patience->silences : DOUBLED_MOST;
+    int64_t most_ns = (int64_t)SLEEP_NS << doubled;
     if (news->looks) {
         int64_t slice_ns = 2 * patience->slice_ns;
         slice_ns = slice_ns < SLICE_NS ? SLICE_NS : slice_ns;
@@ -153,6 +158,21 @@ int64_t wefti_turn_sleep_ns(const wefti_turn_news *news,
 int64_t wefti_turn_look_ns(const wefti_engine *engine)
 {
     return wefti_engine_spins(engine) ? YIELD_NS : BRIEF_NS;
+}
+
+/*
+ * With many ranks on a core each yield is a look at all peers by one rank more,
+ * while the one that they wait for has the core seldom; but what is small
+ * has come before it pays to sleep. Behind a network a sleeper is woken by a
+ * thread more.
+ */
+int64_t wefti_turn_awake_ns(const wefti_engine *engine, bool looks)
+{
+    if (looks) {
+        return wefti_turn_look_ns(engine);
+    }
+    return engine->ranks_per_core > CROWD && !engine->net ? CROWDED_NS
+                                                          : YIELD_NS;
 }
 
 /* Announces the sleep, looks once more, and sleeps if there is no news. */
@@ -188,7 +208,7 @@ static bool stay_awake(const wefti_engine *engine,
             patience->since_ns = now_ns;
         }
         int64_t waited_ns = now_ns - patience->since_ns;
-        if (waited_ns > (looks ? wefti_turn_look_ns(engine) : YIELD_NS)) {
+        if (waited_ns > wefti_turn_awake_ns(engine, looks)) {
             return false;
         }
         if (!spin || waited_ns > engine->spin_ns) {
@@ -205,14 +225,14 @@ static void drive(wefti_engine *engine, const wefti_idle *idle,
                   bool (*done)(const void *), const void *context)
 {
     const int polls = wefti_engine_spins(engine) ? POLLS_PER_LOCK : 1;
-    wefti_turn_patience patience = {0, 0, 0, 0};
+    wefti_turn_patience patience = {0, 0, 0, 0, 0};
     for (;;) {
         wefti_turn_news news = wefti_turn_push(engine, polls, done, context);
         if (news.done) {
             return;
         }
         if (news.moved) {
-            patience = (wefti_turn_patience){0, 0, 0, 0};
+            patience = (wefti_turn_patience){0, 0, 0, 0, 0};
             continue;
         }
         const bool awake =
@@ -251,7 +271,7 @@ void wefti_engine_drive_idle(wefti_engine *engine, const wefti_idle *idle,
     expect_anything(engine);
     drive(engine, idle, done, context);
     atomic_fetch_sub(&engine->callers, 1);
-    wefti_turn_leave_net(engine);
+    wefti_turn_leave_net(engine, false);
 }
 
 void wefti_engine_drive(wefti_engine *engine, bool (*done)(const void *),

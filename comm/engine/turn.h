@@ -15,6 +15,7 @@ typedef struct wefti_turn_patience {
     int64_t since_ns;
     int64_t slice_ns;  /* the last sleep between looks at a device */
     int64_t silent_ns; /* slept since the last ring */
+    int silences;      /* sleeps in a row that nothing ended: the thread's */
 } wefti_turn_patience;
 
 /* What a push has found out. */
@@ -47,9 +48,9 @@ void wefti_turn_note_sleep(wefti_engine *engine, int64_t *silent_ns, bool rung,
 /*
  * No thread may drive for a while: what waits to be sent goes out all the same.
  * The last driver to go sees to it; the watcher that found one counted goes on
- * to sleep, and that driver arms it after.
+ * to sleep, and that driver arms it after. long_idle: it is not back soon.
  */
-void wefti_turn_leave_net(wefti_engine *engine);
+void wefti_turn_leave_net(wefti_engine *engine, bool long_idle);
 
 /* How long a sleep after that may be. */
 int64_t wefti_turn_sleep_ns(const wefti_turn_news *news,
@@ -57,5 +58,8 @@ int64_t wefti_turn_sleep_ns(const wefti_turn_news *news,
 
 /* How long a device is looked at without a sleep. */
 int64_t wefti_turn_look_ns(const wefti_engine *engine);
+
+/* How long a caller that waits stays awake; looks: at a device too. */
+int64_t wefti_turn_awake_ns(const wefti_engine *engine, bool looks);
 
 #endif

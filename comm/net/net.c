@@ -342,7 +342,7 @@ bool wefti_net_when_sent(wefti_net *net, wefti_net_sent *sent)
     sent->next = net->awaiting;
     net->awaiting = sent;
     if (atomic_load(&net->engine->drivers) == 0) {
-        wefti_net_leave(net);
+        wefti_net_leave(net, false);
     }
     return true;
 }
@@ -388,10 +388,10 @@ static void hand_over(wefti_net *net)
     wefti_net_watch_arm(net->watch);
 }
 
-void wefti_net_leave(wefti_net *net)
+void wefti_net_leave(wefti_net *net, bool long_idle)
 {
     wefti_net_hurry(net); /* no thread is left that would know better */
-    if (net->table->unsent(net->port) > 0) {
+    if (long_idle || net->table->unsent(net->port) > 0) {
         hand_over(net);
     } else {
         wefti_net_watch_leave(net->watch);

@@ -178,8 +178,8 @@ bool wefti_net_when_sent(wefti_net *net, wefti_net_sent *sent);
 
 /* No thread may drive the engine for a while: the watcher does, with the next
  * news, among which is that more of what was sent fits into a connection; at
- * once, if there is such, else after a moment. */
-void wefti_net_leave(wefti_net *net);
+ * once, if there is such, or none has driven for long, else after a moment. */
+void wefti_net_leave(wefti_net *net, bool long_idle);
 
 /*
  * wefti_net_expect - what a rank of the job has yet to send, headers not

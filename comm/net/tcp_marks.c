@@ -23,9 +23,10 @@ enum {
 
 void wefti_tcp_marks_bound(wefti_tcp_stream *stream)
 {
-    const size_t bytes = stream->drains   ? DRAINED_BYTES
-                         : stream->urgent ? UNSENT_BYTES
-                                          : 0; /* as much as it likes */
+    const bool waits = stream->urgent && !stream->overtakes;
+    const size_t bytes = stream->drains ? DRAINED_BYTES
+                         : waits        ? UNSENT_BYTES
+                                        : 0; /* as much as it likes */
     const int value = (int)bytes;
     if (bytes != stream->bound_bytes &&
         setsockopt(stream->fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &value,

@@ -205,13 +205,17 @@ static int list_parts(wefti_tcp_record *record, struct iovec parts[2])
     return count;
 }
 
-/* The next messages, in order; each says what is queued behind it. */
+/* The next messages, in order; each says what is queued behind it. Once one was
+ * urgent, the kernel is given little at a time of those that do not overtake,
+ * so these go in runs of their own. */
 static int gather(wefti_tcp_stream *stream, struct iovec parts[2 * RUN])
 {
     int count = 0;
     size_t behind_bytes = stream->unsent_bytes;
     wefti_tcp_record *record = stream->first;
-    for (int i = 0; i < RUN && record; i++, record = record->next) {
+    for (int i = 0; i < RUN && record &&
+                    (!stream->urgent || record->overtakes == stream->overtakes);
+         i++, record = record->next) {
         behind_bytes -=
             record->head_bytes + record->data_bytes - record->sent_bytes;
         if (record->sent_bytes == 0) {
@@ -266,8 +270,9 @@ wefti_tcp_result wefti_tcp_stream_flush(wefti_tcp_stream *stream)
 {
     wefti_tcp_result result = WEFTI_TCP_NOTHING;
     stop_draining(stream);
-    wefti_tcp_marks_bound(stream);
     while (stream->first && !stream->broken) {
+        stream->overtakes = stream->first->overtakes;
+        wefti_tcp_marks_bound(stream);
         struct iovec parts[2 * RUN];
         struct msghdr run = {.msg_iov = parts,
                              .msg_iovlen = (size_t)gather(stream, parts)};
@@ -290,6 +295,7 @@ wefti_tcp_result wefti_tcp_stream_flush(wefti_tcp_stream *stream)
         result = WEFTI_TCP_MOVED;
     }
     stream->full = false;
+    wefti_tcp_marks_bound(stream);
     return result;
 }
 

@@ -49,7 +49,8 @@ typedef struct wefti_tcp_record wefti_tcp_record;
  * full       the kernel takes no more for now
  * broken     why it takes nothing any more, an errno; 0: it does. What is
  *            queued then is dropped, and what has come is read yet
- * urgent     a message was: the kernel is given little at a time since
+ * urgent     a message was: of others the kernel is given little at a time
+ * overtakes  so does what was given to it last
  * drains     the kernel has enough to send, and is to say when not
  * bound_bytes  that it takes unsent, as set on the socket; 0: any number
  * ahead      [ahead_begin, ahead_end): received and not yet looked at
@@ -64,7 +65,7 @@ typedef struct wefti_tcp_stream {
     const wefti_port_config *config;
     wefti_tcp_record *first, *free;
     size_t unsent, unsent_bytes;
-    bool full, urgent, drains;
+    bool full, urgent, overtakes, drains;
     int broken;
     size_t bound_bytes;
     bool reading;

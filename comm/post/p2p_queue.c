@@ -31,6 +31,7 @@ enum {
     MESSAGES_PER_PUSH = 64, /* so that no pair starves the others */
     LOOKS_AT_ONCE = 100,    /* some microseconds */
     LOOKED_BYTES = 262144,  /* that may pass meanwhile */
+    LONG_PIECES = 2,        /* of a message, at least */
     GATED_PARTS = 16
 };
 
@@ -385,13 +386,18 @@ static void submit(weft_comm *comm, wefti_request *request)
 
 /*
  * How long its pieces are, as both ends know. To another domain, whose word
- * costs more, those of a long message are longer; but what a gate holds back in
- * GATED_PARTS still leaves part by part.
+ * costs more, those of a message of several are longer; but what a gate holds
+ * back in GATED_PARTS still leaves part by part.
  */
 static size_t piece_bytes(const weft_comm *comm, const weft_op *desc)
 {
+    const size_t bytes = bytes_of(desc), least = WEFTI_P2P_REMOTE_BYTES;
+    const bool cut = desc->gate_elems && desc->gate_elems < desc->count;
+    const size_t part =
+        cut ? desc->gate_elems * weft_dtype_bytes(desc->dtype) : bytes;
     const bool longer = wefti_fabric_is_remote(&comm->fabric, desc->root) &&
-                        bytes_of(desc) >= GATED_PARTS * WEFTI_P2P_REMOTE_BYTES;
+                        bytes >= LONG_PIECES * least &&
+                        (part >= least || bytes >= GATED_PARTS * least);
     return longer ? WEFTI_P2P_REMOTE_BYTES : WEFTI_P2P_SLOT_BYTES;
 }
 
@@ -460,12 +466,15 @@ static bool advance_queue(weft_comm *comm, wefti_p2p_queue *queue, bool loads)
         wefti_p2p_message *message = queue->first;
         wefti_op *op = queue->op;
         if (op->state == WEFTI_OP_FREE) {
-            if (!wefti_request_reached(comm, &message->batch->request)) {
+            queue->ahead =
+                !wefti_request_reached(comm, &message->batch->request);
+            if (queue->ahead) {
                 break;
             }
             if (pass_now(comm, queue, message)) {
                 moved = true;
                 queue->first = message->next;
+                queue->ahead = false; /* until it is looked at */
                 leave_batch(comm, message->batch, WEFT_OK);
                 continue;
             }
@@ -479,6 +488,7 @@ static bool advance_queue(weft_comm *comm, wefti_p2p_queue *queue, bool loads)
             break;
         }
         queue->first = message->next;
+        queue->ahead = false;
         leave_batch(comm, message->batch, op->status);
     }
     return moved;

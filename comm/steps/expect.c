@@ -11,6 +11,7 @@
 #include "comm/engine/request.h"
 #include "comm/engine/ticket.h"
 #include "comm/steps/deferred.h"
+#include "comm/steps/step_gates.h"
 #include "comm/steps/step_list.h"
 
 enum {
@@ -39,14 +40,13 @@ static size_t count_free(const wefti_op *op, int channel)
     return slots > 2 ? (size_t)slots / 2 : 1;
 }
 
-/* What the list waits for, with what comes behind it if that is seen by none.
- */
+/* What the list waits for, with what comes behind it if that is seen by none:
+ * as far as the chunk of an arrived gate that the first is of. */
 static wefti_expected add_up(const wefti_op *op, const wefti_step_list *list,
                              int peer)
 {
     const int t = (int)(list - op->lists);
-    const size_t most =
-        op->desc.arrived ? 1 : count_free(op, list->step.channel);
+    const size_t most = count_free(op, list->step.channel);
     wefti_step_place at = list->at;
     wefti_step step = list->step;
     wefti_expected sum = {1, step.elems * op->role.elem_bytes, false};
@@ -58,7 +58,8 @@ static wefti_expected add_up(const wefti_op *op, const wefti_step_list *list,
         wefti_step_list_get_step(op, t, &at, &step);
         const size_t bytes = step.elems * op->role.elem_bytes;
         if (!takes_one(op, &step, peer) || step.channel != list->step.channel ||
-            bytes <= OVERTAKES_BYTES || sum.bytes + bytes > TOGETHER_BYTES) {
+            bytes <= OVERTAKES_BYTES || sum.bytes + bytes > TOGETHER_BYTES ||
+            !wefti_step_shows_with(op, &step, &list->step)) {
             break;
         }
         sum.messages++;
@@ -134,8 +135,8 @@ static bool find_of_messages(const weft_comm *comm, int peer,
 {
     for (const wefti_p2p_queue *queue = comm->busy_queues; queue;
          queue = queue->next_busy) {
-        if (queue->op->state == WEFTI_OP_FREE ||
-            !find_of_op(queue->op, peer, least)) {
+        const bool free = queue->op->state == WEFTI_OP_FREE;
+        if (free ? !queue->ahead : !find_of_op(queue->op, peer, least)) {
             return false;
         }
     }

@@ -57,6 +57,18 @@ bool wefti_step_find_unwritable(const wefti_op *op, const wefti_step *step,
                      op->desc.writable_chunk, chunk_out);
 }
 
+bool wefti_step_shows_with(const wefti_op *op, const wefti_step *step,
+                           const wefti_step *other)
+{
+    if (!op->desc.arrived ||
+        (!op->gate_per_rank && op->gate_elems == SIZE_MAX)) {
+        return true;
+    }
+    return op->gate_per_rank ? step->owner == other->owner
+                             : step->dst_elem / op->gate_elems ==
+                                   other->dst_elem / op->gate_elems;
+}
+
 static void part_arrived(wefti_op *op, const wefti_step *step)
 {
     const size_t chunk = wefti_op_recv_chunk(op, step->owner);

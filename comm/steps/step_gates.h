@@ -35,4 +35,10 @@ bool wefti_step_target_writable(weft_comm *comm, const wefti_op *op,
  * chunks that are complete with it. */
 void wefti_step_announce(wefti_op *op, const wefti_step *step);
 
+/* Whether the program sees what step writes of the receive buffer no sooner
+ * than what other does: they are of one chunk of the arrived gate, or no gate
+ * tells of chunks. */
+bool wefti_step_shows_with(const wefti_op *op, const wefti_step *step,
+                           const wefti_step *other);
+
 #endif

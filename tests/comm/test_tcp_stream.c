@@ -556,6 +556,29 @@ static void test_hidden_bytes_count_once_they_are_many(void **state)
     free(all);
 }
 
+/* Of what others may have to pass, the kernel is given little; not of them. */
+static void test_kernel_has_little_of_what_may_be_passed(void **state)
+{
+    (void)state;
+    static unsigned char data[16 << 10];
+    const wefti_port_config config = {.rails = 1};
+    wefti_tcp_stream stream;
+    int fds[2];
+    connect_pair(fds);
+    wefti_tcp_stream_init(&stream, &config, NULL);
+    stream.fd = fds[0];
+    const wefti_tcp_part part = {.bytes = sizeof(data)};
+    wefti_port_message message = {.data = data, .data_bytes = sizeof(data)};
+    for (int i = 0; i < 4; i++) { /* urgent ones from the second on */
+        message.urgent = i % 2;
+        assert_true(wefti_tcp_stream_put(&stream, &message, &part));
+        (void)wefti_tcp_stream_flush(&stream);
+        assert_int_equal(stream.bound_bytes, i == 2 ? 256 << 10 : 0);
+    }
+    wefti_tcp_stream_fini(&stream);
+    close(fds[1]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -569,6 +592,7 @@ int main(void)
         cmocka_unit_test(test_expected_messages_wake_once),
         cmocka_unit_test(test_expected_is_never_more_than_comes),
         cmocka_unit_test(test_blocked_waits_while_there_is_enough_to_send),
+        cmocka_unit_test(test_kernel_has_little_of_what_may_be_passed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

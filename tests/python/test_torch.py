@@ -85,6 +85,9 @@ class Torch(unittest.TestCase):
     def test_abort_ends_what_waits(self):
         self.ranks("abort", 3)
 
+    def test_abort_ends_a_shutdown(self):
+        self.ranks("abort_of_shutdown", 2)
+
     def test_shutdown_ends_what_is_pending(self):
         self.ranks("shutdown", 2)
 

@@ -4,6 +4,7 @@ Each check compares with what a formula says, on every rank."""
 import datetime
 import os
 import sys
+import threading
 import time
 
 import torch
@@ -551,6 +552,30 @@ def check_shutdown():
     refuses(dist.DistBackendError, "", work.wait)
     refuses(RuntimeError, "", future.wait)
     refuses(ValueError, "shut down", dist.barrier)
+    os._exit(0)
+
+
+def check_abort_of_shutdown():
+    """An abort ends a shutdown that waits for what nobody keeps."""
+    backend = dist.distributed_c10d._get_default_group()._get_backend(
+        torch.device("cpu"))
+    store = dist.distributed_c10d._get_default_store()
+    if RANK:
+        store.get("over")  # it takes no part until then
+        store.set("heard", "")
+        refuses(dist.DistBackendError, "abort", dist.barrier)
+    else:
+        dist.all_reduce(torch.ones(20000), async_op=True)
+        leaver = threading.Thread(target=backend.shutdown)
+        leaver.start()
+        time.sleep(0.5)
+        assert leaver.is_alive()
+        backend.abort()
+        leaver.join(20)
+        alive = leaver.is_alive()
+        store.set("over", "")
+        store.get("heard")
+        assert not alive
     os._exit(0)
 
 

@@ -259,7 +259,21 @@ typedef struct deathbed {
     _Atomic int64_t left_ns, killed_ns;
 } deathbed;
 
-enum { TOLD_NS = 50000000, TIMELY_NS = 150000000, ATTEMPTS = 10 };
+/* Those who leave wait a second for the network's farewell of the stopped rank,
+ * then have another for what the channel says: that lies unread in the middle
+ * of it, and later they need not wait. */
+enum { ATTEMPTS = 10 };
+static const int64_t pause_ns = 50000000;
+static const int64_t unread_ns = 1400000000;
+static const int64_t timely_ns = 1800000000;
+
+static void rest(int64_t ns)
+{
+    const int64_t until_ns = wefti_clock_ns() + ns;
+    while (wefti_clock_ns() < until_ns) {
+        nap();
+    }
+}
 
 static int64_t killed_after_ns(const deathbed *at)
 {
@@ -271,19 +285,13 @@ static int leave_to_the_dying(weft_comm *comm, void *context)
     deathbed *at = context;
     scene known = {{0, 0, 0, STAYS}, 4, 2, false, 0, 0};
     int failures = weft_barrier(comm, NULL) != WEFT_OK;
-    int64_t until_ns = wefti_clock_ns() + TOLD_NS; /* their channels stand */
-    while (wefti_clock_ns() < until_ns) {
-        nap();
-    }
+    rest(pause_ns); /* their channels stand */
     if (comm->rank == 2) {
         atomic_store(&at->pid, getpid());
         return raise(SIGSTOP) + 1;
     }
     failures += !wait_for(&at->pid, 1);
-    until_ns = wefti_clock_ns() + TOLD_NS;
-    while (wefti_clock_ns() < until_ns) {
-        nap();
-    }
+    rest(pause_ns);
     if (comm->rank < 2) {
         int64_t none = 0;
         (void)atomic_compare_exchange_strong(&at->left_ns, &none,
@@ -292,14 +300,10 @@ static int leave_to_the_dying(weft_comm *comm, void *context)
         return failures;
     }
     failures += !wait_for(&at->left, 2);
-    until_ns = wefti_clock_ns() + TOLD_NS; /* what they say lies with it */
-    while (wefti_clock_ns() < until_ns) {
-        nap();
-    }
+    rest(unread_ns);
     failures += kill((pid_t)atomic_load(&at->pid), SIGKILL) != 0;
     atomic_store(&at->killed_ns, wefti_clock_ns());
-    /* Later, they need not have waited for it. */
-    return killed_after_ns(at) > TIMELY_NS
+    return killed_after_ns(at) > timely_ns
                ? failures
                : failures + check_outcomes(comm, &known);
 }
@@ -321,7 +325,7 @@ test_farewell_that_dies_with_a_leader_is_said_to_its_heir(void **state)
     for (int attempt = 0; attempt < ATTEMPTS && !timely; attempt++) {
         memset(at, 0, sizeof(*at));
         assert_int_equal(world_run_killed(&world, 2), 0);
-        timely = killed_after_ns(at) <= TIMELY_NS;
+        timely = killed_after_ns(at) <= timely_ns;
     }
     assert_true(timely);
     (void)munmap(at, sizeof(*at));

@@ -62,6 +62,9 @@ def check_reductions():
     dist.all_reduce(tensor)
     same(tensor, sum(torch.complex(values(r, 9), values(r + 1, 9))
                      for r in RANKS))
+    tensor = values(RANK, 30000)
+    dist.all_reduce_coalesced([tensor, tensor])  # is summed up once
+    same(tensor, sum(values(r, 30000) for r in RANKS))
     tensor = values(RANK, 8)
     dist.all_reduce(tensor, dist._make_nccl_premul_sum(2.0))
     same(tensor, sum(2 * values(r, 8) for r in RANKS))
@@ -142,6 +145,11 @@ def check_pieces():
     dist.all_gather(parts, values(RANK, 8)[::2])
     for r in RANKS:
         same(out[r, ::2], values(r, 8)[::2])
+    with torch.inference_mode():
+        parts = [torch.empty(4) for _ in RANKS]
+        work = dist.all_gather(parts, values(RANK, 4), async_op=True)
+    work.get_future().wait()
+    same(torch.cat(parts), torch.cat([values(r, 4) for r in RANKS]))
 
 
 def check_messages():

@@ -17,14 +17,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* WEFTI_LIBDIR is lib, or lib64. The last two are as lib/weft/nccl sees them,
- * installed and where it was built. */
+/* WEFTI_LIBDIR is lib, or lib64. The last four are as lib/weft/nccl and
+ * lib/weft/mpi/NAME see them, installed and where they were built. */
 static const char *const places[] = {"",
                                      "weft/",
                                      "../lib/",
                                      "../" WEFTI_LIBDIR "/weft/",
                                      "../../weft/",
-                                     "../../../lib/"};
+                                     "../../../lib/",
+                                     "../../../weft/",
+                                     "../../../../lib/"};
 
 /* The file that holds this code. Of a program dladdr knows the first argument
  * only, which the caller chooses and which may be another file's name here. */

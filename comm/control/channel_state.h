@@ -69,7 +69,8 @@ struct wefti_control {
     int64_t *asked_ns; /* [nranks] since when its domain is asked; 0: not */
     bool *watched;     /* [nranks] its pidfd has not fired yet */
     bool *refused;     /* [nranks] nothing listens where it did */
-    bool *told;        /* [nranks] this rank's BYE has gone to it */
+    bool *told;        /* [nranks] this rank's BYE has gone to it, and has not
+                        * been lost with the connection */
     wefti_notice *notices;
     uint32_t serial;
     int64_t began_ns, closing_ns, farewell_ns;

@@ -195,6 +195,11 @@ static void lose(wefti_control *control, wefti_peer_probe *probe,
                  wefti_peer_probe_news news, int64_t now_ns)
 {
     const int peer = probe->peer;
+    if (probe->told && !probe->leaving && probe->connection.failure != 0) {
+        /* Who has read BYE closes in good order. This one has died with it
+         * unread, maybe: then another of its domain is to hear it. */
+        control->told[peer] = false;
+    }
     const bool left = probe->leaving || control->told[peer];
     wefti_peer_probe_close(probe);
     wefti_notices_lost(control, peer);
@@ -443,8 +448,9 @@ static bool notices_are_over(wefti_control *control, int64_t since_ns)
            (since_ns > UNANSWERED_NS && wefti_notices_may_end(control));
 }
 
-/* To all that are connected. Returns whether one has not closed for it. */
-static bool say_bye(wefti_control *control, int64_t since_ns)
+/* To all that are connected. Returns whether one has not closed for it: what
+ * only lies with its kernel is lost if it dies. */
+static bool say_bye(wefti_control *control)
 {
     const wefti_note bye = {.kind = WEFTI_NOTE_BYE};
     bool awaited = false;
@@ -458,8 +464,7 @@ static bool say_bye(wefti_control *control, int64_t since_ns)
             wefti_peer_probe_send(probe, &bye);
             probe->told = control->told[probe->peer] = true;
         }
-        awaited |= since_ns <= UNANSWERED_NS || probe->unacked_ns != 0 ||
-                   wefti_oob_connection_has_output(&probe->connection);
+        awaited = true;
     }
     return awaited;
 }
@@ -517,7 +522,7 @@ static bool farewell_is_over(wefti_control *control, int64_t since_ns)
             WEFTI_RANK_OUTCOME_NONE) {
         control->herald = -1; /* it listens elsewhere */
     }
-    bool over = !say_bye(control, since_ns);
+    bool over = !say_bye(control);
     for (int domain = 0; domain < control->self.nranks; domain++) {
         const int rank = find_told(control, domain);
         if (rank >= 0 && !control->told[rank]) {

@@ -6,6 +6,7 @@ To add one: its calls in perf/peer/peer_NAME.c or .cc (peer_library.h says
 which), its program in perf/peer/CMakeLists.txt, its row in PEERS.
 """
 import dataclasses
+import json
 import os
 import shutil
 import tempfile
@@ -16,6 +17,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(
     os.path.abspath(__file__))))
 
 
+FIRST_HOST = "10.87.0.1"  # the first emulated one, where rank 0 is
 LIMIT_S = 60  # for a library to say what it is
 
 
@@ -83,6 +85,42 @@ class Weft:
         return command
 
 
+class Door:
+    """weft behind an MPI's own names: what bin/peers-NAME calls, with the
+    library preloaded, in weft's place; started as one way to run that MPI."""
+    name = "weft"
+
+    def __init__(self, peer, variant):
+        self.peer, self.variant = peer, variant
+
+    @staticmethod
+    def library(build, name):
+        return os.path.join(build, "lib", "weft", "mpi", name,
+                            "libweft_mpi.so")
+
+    def started(self, job, *more):
+        preload = ("LD_PRELOAD", self.library(job.build, self.peer.name))
+        hosts = [("WEFT_HOST", FIRST_HOST)] if job.hosts else []
+        return self.peer.command(job, self.variant, (preload, *hosts, *more))
+
+    def command(self, job, _variant=None):
+        return self.started(job)
+
+    def check(self, job):
+        """Raises Failure unless weft has all calls of such a job."""
+        path = os.path.join(job.folder(), "report.json")
+        process.rows_of(self.started(job, ("WEFT_MPI_REPORT", path)))
+        if not os.path.exists(path):
+            raise process.Failure(f"{job.op} was left to MPI: no report")
+        with open(path, encoding="utf-8") as file:
+            rows = json.load(file)["rows"]
+        calls = sum(row["calls"] for row in rows)
+        why = {why for row in rows for why in row["left_why"]}
+        if why or not calls:
+            raise process.Failure(f"{job.op} was left to MPI: "
+                                  f"{', '.join(sorted(why)) or 'no call'}")
+
+
 class Peer:
     """What all libraries share: bin/peers-NAME, and what it says of itself."""
 
@@ -120,7 +158,9 @@ class Peer:
 
 
 class OpenMpi(Peer):
-    def command(self, job, variant):
+    def command(self, job, variant, environment=()):
+        exports = [word for name, value in environment
+                   for word in ("-x", f"{name}={value}")]
         root = ["--allow-run-as-root"] if os.geteuid() == 0 else []
         shared = job.ranks > cores()
         if job.hosts:
@@ -131,19 +171,29 @@ class OpenMpi(Peer):
                     os.path.join(ROOT, "perf", "peers_host"), job.folder(),
                     str(nodes), str(job.ranks // nodes),
                     shutil.which(self.launcher), *root, *waits,
-                    *variant.flags, self.program(job.build), "-", job.folder(),
-                    *job.measured()]
+                    *variant.flags, *exports, self.program(job.build), "-",
+                    job.folder(), *job.measured()]
         waits = ["--oversubscribe"] if shared else []
         return [shutil.which(self.launcher), "-n", str(job.ranks), *root,
-                *waits, *variant.flags, self.program(job.build), "-",
-                job.folder(), *job.measured()]
+                *waits, *variant.flags, *exports, self.program(job.build),
+                "-", job.folder(), *job.measured()]
 
 
 class Mpich(Peer):
-    def command(self, job, variant):
+    def command(self, job, variant, environment=()):
+        exports = [word for name, value in environment
+                   for word in ("-genv", name, value)]
+        if job.hosts:
+            nodes = int(job.hosts.split("x")[0])
+            return [*job.weft_run(False),
+                    os.path.join(ROOT, "perf", "peers_host"), job.folder(),
+                    str(nodes), str(job.ranks // nodes),
+                    shutil.which(self.launcher), *variant.flags, *exports,
+                    self.program(job.build), "-", job.folder(),
+                    *job.measured()]
         return [shutil.which(self.launcher), "-n", str(job.ranks),
-                *variant.flags, self.program(job.build), "-", job.folder(),
-                *job.measured()]
+                *variant.flags, *exports, self.program(job.build), "-",
+                job.folder(), *job.measured()]
 
 
 class UnderWeftRun(Peer):
@@ -183,6 +233,9 @@ PEERS = [
     Mpich("mpich", "apt-get install mpich libmpich-dev", [
         Variant("mpich", "own binding"),
         Variant("mpich", "bound", ("-bind-to", "core")),
+        Variant("mpich", "tcp", ("-genv", "UCX_TLS", "self,sysv,posix,tcp",
+                                 "-genv", "UCX_NET_DEVICES", "eth0"),
+                on_hosts=True),
     ], "mpirun.mpich"),
     UnderWeftRun("gloo", "apt-get install g++ libgloo-dev", [
         Variant("gloo", "bound, tcp"),
@@ -200,6 +253,15 @@ PEERS = [
 
 # Not a peer: what copying each element once would take, see peer_limit.c.
 LIMIT = UnderWeftRun("limit", "", [Variant("limit", "bound")])
+
+DOORS = ("openmpi", "mpich")  # doors/mpi
+
+
+def ways_of(name, hosts):
+    """Names of the ways to run one library, on emulated hosts or not."""
+    return list(dict.fromkeys(
+        variant.name for peer in PEERS if peer.name == name
+        for variant in peer.variants if variant.on_hosts == bool(hosts)))
 
 
 def names():

@@ -19,6 +19,7 @@ EXAMPLES = """examples:
   perf/peers --ops all --ranks 2,4 --json peers.json --svg peers.svg
   perf/peers --peers openmpi,mpich --rounds 5 --ops barrier
   perf/peers --ops all_reduce,sendrecv --net-emulate 2x1,1gbit
+  perf/peers --door openmpi --ops all_reduce,alltoall --ranks 2,4
 """
 
 
@@ -98,6 +99,10 @@ def make_parser(description):
     add("--peers", type=list_of(one_of(catalog.names())), metavar="LIST",
         help="of " + " ".join(catalog.names()) + " (all that are here); a "
         "library's name stands for all ways to run it")
+    add("--door", type=one_of(catalog.DOORS), metavar="NAME",
+        help="in weft's place that MPI with weft's library preloaded; of "
+        + " ".join(catalog.DOORS) + ". Its peer is the same MPI without; "
+        "--peers names the way that both are run, else the one of that name")
     add("--net-emulate", type=read_hosts, metavar="SPEC",
         help="NODESxRANKS[,RATE] as of weft-run, on emulated hosts; sets "
         "--ranks")
@@ -125,6 +130,12 @@ def read(description, arguments):
     if options.net_emulate:
         nodes, ranks = options.net_emulate.split(",")[0].split("x")
         options.ranks = [int(nodes) * int(ranks)]
+    if options.door and options.weft:
+        make_parser(description).error(
+            "argument --weft: --door runs no weft-perf, whose flags they are")
+    if options.door and "sendrecv" in options.ops:
+        make_parser(description).error(
+            "argument --ops: sendrecv is a message: with --door it is MPI's")
     for option, path in (("--json", options.json), ("--svg", options.svg)):
         folder = os.path.dirname(os.path.abspath(path or "."))
         if path and path != "-" and not os.path.isdir(folder):

@@ -32,8 +32,9 @@ class Plan:
 class Sides:
     """weft and those that are measured beside it, at one job."""
 
-    def __init__(self, plan, job, peers, limit=None):
+    def __init__(self, plan, job, peers, limit=None, weft=catalog.Weft):
         self.plan, self.job = plan, job
+        self.own = weft         # catalog.Weft, or a Door in its place
         self.peers = peers      # [(peer, variant)]
         self.limit = limit      # such a pair, or None: no such operation
         self.failed = {}        # variant's text: why
@@ -64,7 +65,7 @@ class Sides:
 
     def weft(self, sizes):
         try:
-            return self.launch(catalog.Weft, None, sizes, BUDGET_MS)
+            return self.launch(self.own, None, sizes, BUDGET_MS)
         except process.Failure as failure:
             raise process.Failure(
                 f"weft, {self.job.op} on {self.job.ranks} ranks: {failure}"

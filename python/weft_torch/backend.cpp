@@ -44,9 +44,13 @@ class weft_backend : public poster
     {
         const batch_call whole(*this);
         std::vector<prepared> all;
+        std::set<void *> taken; /* a list may have a tensor twice */
         for (at::Tensor &tensor : list) {
             check_tensor(tensor);
-            all.push_back(prepare_sum(tensor, opts.reduceOp, opts.timeout));
+            const bool again = tensor.device().is_cpu() &&
+                               !taken.insert(tensor.data_ptr()).second;
+            all.push_back(
+                prepare_sum(tensor, opts.reduceOp, opts.timeout, again));
         }
         return end(OpType::ALLREDUCE_COALESCED, "weft:all_reduce_coalesced",
                    begin_all(std::move(all)));
@@ -251,11 +255,12 @@ class weft_backend : public poster
 
     /* What is wrong with an operation is found before any is begun. */
     prepared prepare_sum(const at::Tensor &tensor, const c10d::ReduceOp &reduce,
-                         milliseconds timeout)
+                         milliseconds timeout, bool again = false)
     {
         weft_op op = make_op(WEFT_COLLECTIVE_ALLREDUCE, "all_reduce", timeout);
         begun made;
-        const at::Tensor dense = take_both(made, tensor);
+        const at::Tensor dense =
+            again ? take_copy(made, tensor) : take_both(made, tensor);
         set_reduced(op, made, dense, dense, dense.numel(), reduce);
         return {op, std::move(made), {}};
     }

@@ -8,6 +8,8 @@
 
 #include "work.hpp"
 
+#include <c10/core/InferenceMode.h>
+
 #include <torch/csrc/distributed/c10d/Types.hpp>
 
 namespace weft_torch
@@ -145,6 +147,13 @@ inline at::Tensor take_in(begun &made, const at::Tensor &tensor)
 }
 
 /* Written where it lies, or copied there at the end. */
+/* Whoever finds the work done, in whatever mode its thread is. */
+inline void put_back(const at::Tensor &to, const at::Tensor &from)
+{
+    const c10::InferenceMode as_made(to.is_inference());
+    to.copy_(from);
+}
+
 inline at::Tensor take_out(begun &made, const at::Tensor &tensor)
 {
     made.results.push_back(tensor);
@@ -155,7 +164,7 @@ inline at::Tensor take_out(begun &made, const at::Tensor &tensor)
     const at::Tensor dense =
         at::empty_like(tensor, at::MemoryFormat::Contiguous);
     made.kept.push_back(dense);
-    made.after.push_back([tensor, dense] { tensor.copy_(dense); });
+    made.after.push_back([tensor, dense] { put_back(tensor, dense); });
     return dense;
 }
 
@@ -167,6 +176,17 @@ inline at::Tensor take_both(begun &made, const at::Tensor &tensor)
         dense.copy_(tensor);
     }
     return dense;
+}
+
+/* Through a copy though it is dense: another operation has its memory. */
+inline at::Tensor take_copy(begun &made, const at::Tensor &tensor)
+{
+    const at::Tensor copy = tensor.detach().clone(at::MemoryFormat::Contiguous);
+    made.shown.push_back(tensor);
+    made.results.push_back(tensor);
+    made.kept.push_back(copy);
+    made.after.push_back([tensor, copy] { put_back(tensor, copy); });
+    return copy;
 }
 
 inline int64_t count_all(const tensors &list)
@@ -201,7 +221,8 @@ inline void split_later(begun &made, const tensors &outputs,
         const at::Tensor flat = joined.reshape({-1});
         int64_t first = 0;
         for (const at::Tensor &output : outputs) {
-            output.copy_(flat.narrow(0, first, output.numel()).view_as(output));
+            put_back(output,
+                     flat.narrow(0, first, output.numel()).view_as(output));
             first += output.numel();
         }
     });

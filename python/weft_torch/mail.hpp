@@ -35,10 +35,6 @@ namespace weft_torch
 
 using moment = std::chrono::steady_clock::time_point;
 
-/* Between two looks, of somebody whom nothing wakes. */
-constexpr std::chrono::microseconds kShortNap{10};
-constexpr std::chrono::microseconds kLongNap{1000};
-
 struct letterhead {
     int64_t tag;
     uint64_t count;

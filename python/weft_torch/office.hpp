@@ -8,6 +8,8 @@
 
 #include "errors.hpp"
 
+#include <algorithm>
+#include <chrono>
 #include <condition_variable>
 #include <memory>
 #include <mutex>
@@ -16,6 +18,10 @@
 
 namespace weft_torch
 {
+
+/* Between two looks, of somebody whom nothing wakes. */
+constexpr std::chrono::microseconds kShortNap{10};
+constexpr std::chrono::microseconds kLongNap{1000};
 
 using request_ptr = std::shared_ptr<weft_request>;
 
@@ -66,6 +72,21 @@ class office
         return request;
     }
 
+    /* Lock held. What the communicator waits for before it goes. */
+    void keep(weft_request *request)
+    {
+        under_way_.insert(request);
+    }
+
+    void release(weft_request *request)
+    {
+        {
+            std::lock_guard<std::mutex> hold(lock);
+            under_way_.erase(request);
+        }
+        weft_request_destroy(request);
+    }
+
     weft_status test(weft_request *request)
     {
         std::lock_guard<std::mutex> hold(lock);
@@ -88,8 +109,9 @@ class office
     }
 
     /* Nobody may be in a communicator that is destroyed: who waits for what
-     * has not ended comes out by an abort. So does what would never end; for
-     * the rest weft waits. */
+     * has not ended comes out by an abort. So does what would never end; the
+     * rest is waited for here, where another thread's abort() still reaches
+     * it. */
     void close(bool is_endless)
     {
         std::unique_lock<std::mutex> hold(lock);
@@ -101,6 +123,10 @@ class office
             (void)!weft_comm_abort(comm);
         }
         left_.wait(hold, [&] { return awaited_.empty(); });
+        for (auto nap = kShortNap; comm && goes_on();
+             nap = std::min(nap * 2, kLongNap)) {
+            left_.wait_for(hold, nap);
+        }
         (void)fault();
         {
             std::lock_guard<std::mutex> none(life_);
@@ -112,10 +138,19 @@ class office
     }
 
   private:
+    bool goes_on() const
+    {
+        return std::any_of(
+            under_way_.begin(), under_way_.end(), [](weft_request *request) {
+                return weft_request_test(request) == WEFT_INPROGRESS;
+            });
+    }
+
     std::mutex life_; /* taken last */
     weft_comm *alive_ = nullptr;
     weft_fault last_ = {sizeof(weft_fault), WEFT_OK, -1, 0, ""};
     std::multiset<weft_request *> awaited_;
+    std::set<weft_request *> under_way_;
     std::condition_variable left_;
     bool closes_ = false;
 };

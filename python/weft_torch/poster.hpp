@@ -297,6 +297,7 @@ class poster : public c10d::Backend
         check(weft_op_begin(&op, 0, office_->comm, &request));
         number_++;
         made.at = office_;
+        office_->keep(request);
         made.requests.push_back(request);
         return std::move(made);
     }
@@ -306,6 +307,7 @@ class poster : public c10d::Backend
         std::lock_guard<std::mutex> hold(office_->lock);
         made.at = office_;
         made.requests.push_back(office_->begin(list));
+        office_->keep(made.requests.back());
     }
 
     void post_on_gpu(int lane, const std::vector<weft_p2p> &list, begun &made)

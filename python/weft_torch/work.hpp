@@ -157,7 +157,7 @@ class weft_work : public Work
                                          kAnyOrder, std::move(rest), futures_));
         }
         for (weft_request *request : what_.requests) {
-            weft_request_destroy(request);
+            what_.at->release(request);
         }
     }
 

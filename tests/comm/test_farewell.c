@@ -2,8 +2,9 @@
 /*
  * Goal: a rank that leaves its job in good order is known to have left on every
  * other host, and is never said to have died: whoever led its domain, whoever
- * leaves at the same moment, and whoever asks. A rank that dies right after
- * others have left is named as the one that died.
+ * leaves at the same moment, whoever dies with what has been said, and whoever
+ * asks. A rank that dies right after others have left is named as the one that
+ * died.
  *
  * Method: worlds of two and three domains whose ranks destroy their
  * communicator in an order that the scene gives; the ranks that stay look at
@@ -251,6 +252,85 @@ static void test_death_after_leaves_is_the_right_ranks(void **state)
         &(scene){{1, 2, 0, STAYS, STAYS, STAYS, STAYS}, 7, 1, false, 0, 0});
 }
 
+/* Rank 2 leads the other domain, and is killed before it reads that ranks 0 and
+ * 1 leave. */
+typedef struct deathbed {
+    _Atomic int pid, left;
+    _Atomic int64_t left_ns, killed_ns;
+} deathbed;
+
+/* Those who leave wait a second for the network's farewell of the stopped rank,
+ * then have another for what the channel says: that lies unread in the middle
+ * of it, and later they need not wait. */
+enum { ATTEMPTS = 10 };
+static const int64_t pause_ns = 50000000;
+static const int64_t unread_ns = 1400000000;
+static const int64_t timely_ns = 1800000000;
+
+static void rest(int64_t ns)
+{
+    const int64_t until_ns = wefti_clock_ns() + ns;
+    while (wefti_clock_ns() < until_ns) {
+        nap();
+    }
+}
+
+static int64_t killed_after_ns(const deathbed *at)
+{
+    return atomic_load(&at->killed_ns) - atomic_load(&at->left_ns);
+}
+
+static int leave_to_the_dying(weft_comm *comm, void *context)
+{
+    deathbed *at = context;
+    scene known = {{0, 0, 0, STAYS}, 4, 2, false, 0, 0};
+    int failures = weft_barrier(comm, NULL) != WEFT_OK;
+    rest(pause_ns); /* their channels stand */
+    if (comm->rank == 2) {
+        atomic_store(&at->pid, getpid());
+        return raise(SIGSTOP) + 1;
+    }
+    failures += !wait_for(&at->pid, 1);
+    rest(pause_ns);
+    if (comm->rank < 2) {
+        int64_t none = 0;
+        (void)atomic_compare_exchange_strong(&at->left_ns, &none,
+                                             wefti_clock_ns());
+        atomic_fetch_add(&at->left, 1);
+        return failures;
+    }
+    failures += !wait_for(&at->left, 2);
+    rest(unread_ns);
+    failures += kill((pid_t)atomic_load(&at->pid), SIGKILL) != 0;
+    atomic_store(&at->killed_ns, wefti_clock_ns());
+    return killed_after_ns(at) > timely_ns
+               ? failures
+               : failures + check_outcomes(comm, &known);
+}
+
+static void
+test_farewell_that_dies_with_a_leader_is_said_to_its_heir(void **state)
+{
+    deathbed *at = mmap(NULL, sizeof(*at), PROT_READ | PROT_WRITE,
+                        MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    const struct world world = {
+        .nranks = 4,
+        .config = {.size_bytes = sizeof(weft_comm_config)},
+        .call = leave_to_the_dying,
+        .context = at};
+    (void)state;
+    assert_true(at != MAP_FAILED);
+    (void)setenv("WEFT_TEST_DOMAINS", "pairs", 1);
+    bool timely = false;
+    for (int attempt = 0; attempt < ATTEMPTS && !timely; attempt++) {
+        memset(at, 0, sizeof(*at));
+        assert_int_equal(world_run_killed(&world, 2), 0);
+        timely = killed_after_ns(at) <= timely_ns;
+    }
+    assert_true(timely);
+    (void)munmap(at, sizeof(*at));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -260,6 +340,8 @@ int main(void)
         cmocka_unit_test(test_whole_domain_that_leaves_at_once_is_known),
         cmocka_unit_test(test_all_that_leave_at_once_have_left),
         cmocka_unit_test(test_who_left_before_a_question_has_left),
+        cmocka_unit_test(
+            test_farewell_that_dies_with_a_leader_is_said_to_its_heir),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -98,9 +98,47 @@ class Run(unittest.TestCase):
         self.assertEqual(document["failed"], {})
         row, = document["rows"]
         self.assertEqual((row["ranks"], row["bytes"]), (2, 2048))
-        can = {"openmpi": {"openmpi", "openmpi-han"}, "gloo": {"gloo"}}
+        can = {"openmpi": {"openmpi", "openmpi-han"}, "gloo": {"gloo"},
+               "mpich": {"mpich"}}
         self.assertEqual(set(row["all"]), set().union(
             *(can.get(name, set()) for name in document["peers"])))
+
+    def test_an_mpi_with_weft_behind_it(self):
+        listed = run("--list").stdout
+        for name in ("openmpi", "mpich"):
+            if f"peer: {name}:" not in listed:
+                continue
+            jobs = [((), ["--ranks", "2"])]
+            if os.geteuid() == 0:
+                jobs.append((("hosts",), ["--net-emulate", "2x1"]))
+            for hosts, flags in jobs:
+                with self.subTest(name, hosts=hosts):
+                    done = run("--door", name, "--sizes", "2K", *QUICK,
+                               "--json", "-", *flags)
+                    self.assertEqual(done.returncode, 0, done.stderr)
+                    row, = json.loads(done.stdout)["rows"]
+                    self.assertEqual((row["peer"], row["bytes"]), (name, 2048))
+                    self.assertEqual(list(row["all"]), [name])
+
+    def test_a_door_through_which_nothing_goes_is_no_figure(self):
+        listed = run("--list").stdout
+        for name in ("openmpi", "mpich"):
+            if f"peer: {name}:" not in listed:
+                continue
+            peers = load()
+            catalog = peers.catalog
+
+            class Shut(catalog.Door):
+                @staticmethod
+                def library(build, name):
+                    return os.path.join(build, "lib", "weft_host.so")
+
+            self.addCleanup(setattr, catalog, "Door", catalog.Door)
+            catalog.Door = Shut
+            status, _, errors = inside("--build", BUILD, "--door", name,
+                                       "--sizes", "8", *QUICK, peers=peers)
+            self.assertEqual(status, 1)
+            self.assertIn("all_reduce was left to MPI: no report", errors)
 
     def test_without_peers_they_are_named_with_how_to_get_them(self):
         with tempfile.TemporaryDirectory() as build:
@@ -131,6 +169,10 @@ class Run(unittest.TestCase):
                       ["--rounds", "-1"], ["--pilot", "0"],
                       ["--iterations", "x"], ["--peers", "nccl"],
                       ["--peers", "openmpi-han"],
+                      ["--door", "gloo"],
+                      ["--door", "openmpi", "--ops", "sendrecv"],
+                      ["--door", "openmpi", "--weft=--plan"],
+                      ["--door", "openmpi", "--peers", "openmpi,mpich"],
                       ["--net-emulate", "2y1"], ["--net-emulate", "1x1"],
                       ["--build", "/nowhere"], ["--svg", "/nowhere/p.svg"],
                       ["--frob"]):

@@ -3,11 +3,12 @@
 built; runs torch_ranks.py's checks on 2 to 4 ranks. Without a torch of 2.1 or
 later there is nothing to test: exit status 77."""
 import os
+import subprocess
 import sys
 import unittest
 
 from torch_job import run_ranks
-from torch_package import need_torch, package_of
+from torch_package import HERE, PYTHON, need_torch, package_of
 
 FOLDER = package_of(os.path.abspath(sys.argv.pop(1)))
 
@@ -84,6 +85,17 @@ class Torch(unittest.TestCase):
 
     def test_abort_ends_what_waits(self):
         self.ranks("abort", 3)
+
+    def test_abort_ends_a_shutdown(self):
+        self.ranks("abort_of_shutdown", 2)
+
+    def test_ranks_that_end_in_any_way(self):
+        done = subprocess.run(
+            [PYTHON, os.path.join(HERE, "torch_leavings.py"), "--rounds",
+             "24"], env=dict(os.environ, PYTHONPATH=FOLDER, OMP_NUM_THREADS="1"),
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            check=False)
+        self.assertEqual(done.returncode, 0, done.stdout)
 
     def test_shutdown_ends_what_is_pending(self):
         self.ranks("shutdown", 2)

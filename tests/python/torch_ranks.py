@@ -4,6 +4,7 @@ Each check compares with what a formula says, on every rank."""
 import datetime
 import os
 import sys
+import threading
 import time
 
 import torch
@@ -61,6 +62,9 @@ def check_reductions():
     dist.all_reduce(tensor)
     same(tensor, sum(torch.complex(values(r, 9), values(r + 1, 9))
                      for r in RANKS))
+    tensor = values(RANK, 30000)
+    dist.all_reduce_coalesced([tensor, tensor])  # is summed up once
+    same(tensor, sum(values(r, 30000) for r in RANKS))
     tensor = values(RANK, 8)
     dist.all_reduce(tensor, dist._make_nccl_premul_sum(2.0))
     same(tensor, sum(2 * values(r, 8) for r in RANKS))
@@ -141,6 +145,11 @@ def check_pieces():
     dist.all_gather(parts, values(RANK, 8)[::2])
     for r in RANKS:
         same(out[r, ::2], values(r, 8)[::2])
+    with torch.inference_mode():
+        parts = [torch.empty(4) for _ in RANKS]
+        work = dist.all_gather(parts, values(RANK, 4), async_op=True)
+    work.get_future().wait()
+    same(torch.cat(parts), torch.cat([values(r, 4) for r in RANKS]))
 
 
 def check_messages():
@@ -551,6 +560,30 @@ def check_shutdown():
     refuses(dist.DistBackendError, "", work.wait)
     refuses(RuntimeError, "", future.wait)
     refuses(ValueError, "shut down", dist.barrier)
+    os._exit(0)
+
+
+def check_abort_of_shutdown():
+    """An abort ends a shutdown that waits for what nobody keeps."""
+    backend = dist.distributed_c10d._get_default_group()._get_backend(
+        torch.device("cpu"))
+    store = dist.distributed_c10d._get_default_store()
+    if RANK:
+        store.get("over")  # it takes no part until then
+        store.set("heard", "")
+        refuses(dist.DistBackendError, "abort", dist.barrier)
+    else:
+        dist.all_reduce(torch.ones(20000), async_op=True)
+        leaver = threading.Thread(target=backend.shutdown)
+        leaver.start()
+        time.sleep(0.5)
+        assert leaver.is_alive()
+        backend.abort()
+        leaver.join(20)
+        alive = leaver.is_alive()
+        store.set("over", "")
+        store.get("heard")
+        assert not alive
     os._exit(0)
 
 

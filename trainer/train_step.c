@@ -17,9 +17,7 @@
 static weft_comm *find_sharers(const wefti_replica *replica,
                                const wefti_tensor *tensor)
 {
-    const wefti_node_link *link = &replica->pipe.links[WEFTI_LINK_TENSOR];
-    return link->mode == WEFT_BUCKET_OFF            ? NULL
-           : tensor->info.split != WEFTI_SPLIT_NONE ? replica->kv_sharers
+    return tensor->info.split != WEFTI_SPLIT_NONE ? replica->kv_sharers
            : replica->plan.tensor.sequence
                ? replica->mesh.comms[WEFTI_MESH_TENSOR]
                : NULL;
@@ -34,6 +32,7 @@ static weft_status sum_shared(const wefti_replica *replica,
                               const wefti_parameter_group *group, size_t bucket)
 {
     const wefti_parameters *plan = &replica->plan;
+    const wefti_node_link *link = &replica->pipe.links[WEFTI_LINK_TENSOR];
     weft_status status = WEFT_OK;
     for (size_t i = 0; i < plan->tensor_count && status == WEFT_OK; i++) {
         const wefti_tensor *tensor = &plan->tensors[i];
@@ -62,8 +61,13 @@ static weft_status sum_shared(const wefti_replica *replica,
                             .redop = WEFT_REDOP_SUM,
                             .class_id = wefti_mesh_class(WEFTI_MESH_TENSOR),
                             .label = "gradients of shared tensors"};
-        status = weft_op_post(&op, 0, find_sharers(replica, tensor),
-                              replica->compute);
+        wefti_score_begin(replica->score);
+        wefti_score_inline(replica->score, op.class_id, op.label, sum, 0);
+        if (link->mode != WEFT_BUCKET_OFF) {
+            status = weft_op_post(&op, 0, find_sharers(replica, tensor),
+                                  replica->compute);
+        }
+        wefti_score_end(replica->score);
     }
     return status;
 }
@@ -72,7 +76,7 @@ static weft_status sum_shared(const wefti_replica *replica,
 static weft_status await_bucket(const wefti_replica *replica, size_t number,
                                 size_t bucket)
 {
-    weft_status status = wefti_pipe_reduced(&replica->pipe, number, bucket);
+    weft_status status = wefti_pipe_reduced(replica, number, bucket);
     if (status == WEFT_OK && number == WEFTI_TENSOR_GROUP_EXPERTS &&
         replica->place &&
         replica->pipe.links[WEFTI_LINK_EXPERTS].mode != WEFT_BUCKET_OFF) {
@@ -115,10 +119,27 @@ static weft_status collect_sums(wefti_replica *replica, bool of_all)
     if (status == WEFT_OK) {
         status = wefti_pipe_total_losses(replica);
     }
+    wefti_score_begin(replica->score);
+    wefti_score_inline(replica->score, WEFT_CLASS_DP, "norm", &replica->sums,
+                       0);
     if (status == WEFT_OK && of_all) {
         status = wefti_step_sums_collect(&replica->sums);
     }
+    wefti_score_end(replica->score);
     return status == WEFT_OK ? wefti_step_sums_clip(&replica->sums) : status;
+}
+
+static weft_status post_bucket(const wefti_replica *replica,
+                               const wefti_parameter_group *group,
+                               size_t bucket)
+{
+    wefti_score_begin(replica->score);
+    wefti_replica_note_bucket(replica, WEFTI_SCORE_POST, group->gather, bucket);
+    wefti_replica_note_bucket(replica, WEFTI_SCORE_SERIAL, group->gather,
+                              bucket);
+    weft_status status = weft_bucket_ready(group->gather, bucket);
+    wefti_score_end(replica->score);
+    return status;
 }
 
 /* Updates this rank's shares, each sent on its way at once. */
@@ -142,7 +163,7 @@ static weft_status update_shares(wefti_replica *replica,
             status = wefti_ema_take(replica->ema, group->optimizer.group, i);
         }
         if (status == WEFT_OK) {
-            status = weft_bucket_ready(group->gather, i);
+            status = post_bucket(replica, group, i);
         }
         if (status == WEFT_OK && moves) {
             status = wefti_expert_move_post(replica->place->move, i,

@@ -69,8 +69,8 @@ static void print_ceiling(const char *name, const wefti_measure_ceiling *own,
     fprintf(file, "  %-3s", name);
     print_ratio(file, "H", ratio);
     print_ratio(file, "of at most", own->ceiling);
-    fprintf(file, "  not hidden %.3f ms =", own->over_ms);
-    print_ratio(file, "", own->over_ratio);
+    fprintf(file, "  not hidden %.3f ms", own->over_ms);
+    print_ratio(file, "=", own->over_ratio);
     fprintf(file, " x (rest %.3f + c %.3f)%s%s%s\n", own->rest_ms, own->bare_ms,
             own->bare_why ? "; c: " : "", own->bare_why ? own->bare_why : "",
             wefti_measure_exceeds(own) ? ": more than 1.15 times" : "");

@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "trainer/numbers.h"
-#include "trainer/replay.h"
+#include "trainer/step_replay.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -6,7 +6,7 @@
  * Compute alone says how long each stretch between two calls of the score
  * (trainer/program/score.h) is, serial steps how long each operation takes
  * alone: until the last of its ranks has come to it, none of its time counts.
- * The replay (trainer/replay.h) of several steps one after the other, as
+ * The replay (trainer/step_replay.h) of several steps one after the other, as
  * parameters are gathered in one and awaited in the next, gives a step's length
  * in the middle of them; what that is more than the stretches' sum is the rest.
  * All ranks count as alike, each with one way out and one in, and an operation

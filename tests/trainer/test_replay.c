@@ -6,7 +6,7 @@
  * random ones of one rank, of which the bound of any order must not exceed what
  * either of two orders takes, nor be less than what a single stretch shows.
  */
-#include "trainer/replay.h"
+#include "trainer/step_replay.h"
 
 #include "tests/seed.h"
 #include "weft/status.h"

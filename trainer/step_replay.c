@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * trainer/replay.c - the replay, event by event.
+ * trainer/step_replay.c - the replay, event by event.
  *
  * A unit is a chunk of an operation. Each turn carries ranks on to where they
  * compute or wait, begins the units that can begin, and goes on to the next
  * moment at which a rank has computed or a unit is done.
  */
-#include "trainer/replay.h"
+#include "trainer/step_replay.h"
 
 #include "base/error.h"
 

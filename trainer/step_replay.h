@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * trainer/replay.h - a step once more, on paper: ranks that compute in the
+ * trainer/step_replay.h - a step once more, on paper: ranks that compute in the
  * order they did, and operations that each take their links for as long as they
  * took alone and cost no compute.
  *
@@ -17,8 +17,8 @@
  *
  * All times are in one unit, the caller's; exact, there is no clock.
  */
-#ifndef TRAINER_REPLAY_H
-#define TRAINER_REPLAY_H
+#ifndef TRAINER_STEP_REPLAY_H
+#define TRAINER_STEP_REPLAY_H
 
 #include "weft/status.h"
 #include "weft/types.h"

@@ -32,7 +32,6 @@ static weft_status sum_shared(const wefti_replica *replica,
                               const wefti_parameter_group *group, size_t bucket)
 {
     const wefti_parameters *plan = &replica->plan;
-    const wefti_node_link *link = &replica->pipe.links[WEFTI_LINK_TENSOR];
     weft_status status = WEFT_OK;
     for (size_t i = 0; i < plan->tensor_count && status == WEFT_OK; i++) {
         const wefti_tensor *tensor = &plan->tensors[i];
@@ -61,14 +60,24 @@ static weft_status sum_shared(const wefti_replica *replica,
                             .redop = WEFT_REDOP_SUM,
                             .class_id = wefti_mesh_class(WEFTI_MESH_TENSOR),
                             .label = "gradients of shared tensors"};
-        wefti_score_begin(replica->score);
-        wefti_score_inline(replica->score, op.class_id, op.label, sum, 0);
-        if (link->mode != WEFT_BUCKET_OFF) {
-            status = weft_op_post(&op, 0, find_sharers(replica, tensor),
-                                  replica->compute);
-        }
-        wefti_score_end(replica->score);
+        status = weft_op_post(&op, 0, find_sharers(replica, tensor),
+                              replica->compute);
     }
+    return status;
+}
+
+/* Ranks have shares of different tensors: noted is one operation for all. */
+static weft_status sum_noted(const wefti_replica *replica,
+                             const wefti_parameter_group *group, size_t bucket)
+{
+    const wefti_node_link *link = &replica->pipe.links[WEFTI_LINK_TENSOR];
+    wefti_score_begin(replica->score);
+    wefti_score_inline(replica->score, wefti_mesh_class(WEFTI_MESH_TENSOR),
+                       "gradients of shared tensors", group, bucket);
+    weft_status status = link->mode != WEFT_BUCKET_OFF
+                             ? sum_shared(replica, group, bucket)
+                             : WEFT_OK;
+    wefti_score_end(replica->score);
     return status;
 }
 
@@ -83,7 +92,7 @@ static weft_status await_bucket(const wefti_replica *replica, size_t number,
         status = wefti_expert_move_sum(replica->place->move, bucket);
     }
     return status == WEFT_OK && replica->plan.tensor.parts > 1
-               ? sum_shared(replica, &replica->groups[number], bucket)
+               ? sum_noted(replica, &replica->groups[number], bucket)
                : status;
 }
 

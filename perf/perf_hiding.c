@@ -8,8 +8,8 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "comm/make/explain.h"
+#include "overlap/bare.h"
 #include "perf/grind.h"
-#include "perf/perf_bare.h"
 #include "perf/perf_call.h"
 #include "perf/perf_parts.h"
 
@@ -32,7 +32,8 @@ typedef struct bench {
     wefti_perf_pool pool;
     weft_gate *ready;
     weft_ledger *ledger;
-    wefti_perf_bare *bare; /* NULL: not asked for */
+    wefti_bare *bare;                             /* NULL: not asked for */
+    wefti_bare_part bare_parts[WEFTI_PERF_PARTS]; /* of its round */
     wefti_grind grind;
     wefti_perf_parts parts;
     size_t part_rows; /* of compute to each part */
@@ -68,7 +69,7 @@ static weft_status compute(bench *it, bool bare)
             return status;
         }
         if (bare) {
-            wefti_perf_bare_signal(it->bare);
+            wefti_bare_signal(it->bare);
         }
     }
     return WEFT_OK;
@@ -95,11 +96,19 @@ static weft_status post(bench *it)
 
 static void begin_bare(bench *it)
 {
-    wefti_perf_bare_begin(
-        it->bare, &(wefti_perf_bare_round){
-                      .send = wefti_perf_pool_at(&it->pool, it->call).send,
-                      .elem_bytes = weft_dtype_bytes(it->pool.subject.dtype),
-                      .parts = &it->parts});
+    const unsigned char *send = wefti_perf_pool_at(&it->pool, it->call).send;
+    const size_t elem_bytes = weft_dtype_bytes(it->pool.subject.dtype);
+    for (size_t i = 0; i < it->parts.count; i++) {
+        const wefti_perf_part *part = &it->parts.list[i];
+        it->bare_parts[i] =
+            (wefti_bare_part){.begin = send + part->first * elem_bytes,
+                              .bytes = part->elems * elem_bytes,
+                              .wire_bytes = part->wire_bytes};
+    }
+    wefti_bare_begin(it->bare,
+                     &(wefti_bare_round){.parts = it->bare_parts,
+                                         .count = it->parts.count,
+                                         .wire_bytes = it->parts.wire_bytes});
 }
 
 /* As ser or ovl, the operation being the bare sockets' exchange. */
@@ -112,10 +121,10 @@ static weft_status run_bare(bench *it, mode which)
     if (which == BARE_SER) {
         begin_bare(it);
         for (size_t i = 0; i < it->parts.count; i++) {
-            wefti_perf_bare_signal(it->bare);
+            wefti_bare_signal(it->bare);
         }
     }
-    weft_status waited = wefti_perf_bare_wait(it->bare);
+    weft_status waited = wefti_bare_wait(it->bare);
     return status == WEFT_OK ? waited : status;
 }
 
@@ -233,10 +242,9 @@ static weft_status calibrate(bench *it)
     return WEFT_OK;
 }
 
-static wefti_perf_bare_usage bare_usage(const bench *it)
+static wefti_bare_usage bare_usage(const bench *it)
 {
-    return it->bare ? wefti_perf_bare_get_usage(it->bare)
-                    : (wefti_perf_bare_usage){0};
+    return it->bare ? wefti_bare_get_usage(it->bare) : (wefti_bare_usage){0};
 }
 
 /* The mode that turn i of all rounds runs: each comes after each other. */
@@ -260,7 +268,7 @@ static weft_status run_all(bench *it)
         const int round = i / modes;
         const mode which = mode_at(i, modes);
         figures *to = &it->modes[which];
-        const wefti_perf_bare_usage before = bare_usage(it);
+        const wefti_bare_usage before = bare_usage(it);
         weft_status status = run_once(it, which, &to->time_ns[round], &report);
         if (status != WEFT_OK) {
             return status;
@@ -271,7 +279,7 @@ static weft_status run_all(bench *it)
             note_overlap(it, &report);
         }
         if (which == BARE_OVL) {
-            const wefti_perf_bare_usage after = bare_usage(it);
+            const wefti_bare_usage after = bare_usage(it);
             it->bare_cpu_ns += after.cpu_ns - before.cpu_ns;
             it->bare_bytes +=
                 (int64_t)(after.received_bytes - before.received_bytes);
@@ -375,7 +383,7 @@ static weft_status summarise(bench *it, wefti_perf_row *row,
 static void fini(bench *it)
 {
     free(it->values);
-    wefti_perf_bare_close(it->bare);
+    wefti_bare_close(it->bare);
     weft_ledger_destroy(it->ledger);
     weft_gate_destroy(it->ready);
     wefti_perf_pool_fini(&it->pool, it->rank);
@@ -404,7 +412,7 @@ static weft_status init(bench *it, wefti_perf_rank *rank,
             subject, wefti_perf_pool_at(&it->pool, 0), rank->comm, &it->parts);
     }
     if (status == WEFT_OK && rank->options->bare) {
-        status = wefti_perf_bare_open(rank, it->parts.wire_bytes, &it->bare);
+        status = wefti_bare_open(rank->comm, it->parts.wire_bytes, &it->bare);
     }
     if (status != WEFT_OK) {
         fini(it);

@@ -35,11 +35,11 @@ typedef enum count {
     IDLE_NS,
     XFER_NS,
     HIDDEN_NS,
-    CLASSES_NS, /* of each class three: */
-    COUNTS = CLASSES_NS + 3 * WEFT_CLASS_COUNT
+    CLASSES_NS, /* of each class four: */
+    COUNTS = CLASSES_NS + 4 * WEFT_CLASS_COUNT
 } count;
 
-enum { CLASS_XFER, CLASS_HIDDEN, CLASS_EXPOSED };
+enum { CLASS_XFER, CLASS_HIDDEN, CLASS_EXPOSED, CLASS_BYTES };
 
 /* One kind's measured steps. */
 typedef struct series {
@@ -58,6 +58,7 @@ typedef struct measurement {
     size_t count;
     bool there[WEFT_CLASS_COUNT];
     size_t of_class[WEFT_CLASS_COUNT]; /* the first of its two */
+    wefti_rest_log log; /* of the two kinds that all is compared with */
 } measurement;
 
 enum { SERIES_MOST = WEFTI_MEASURE_KINDS + 2 * WEFT_CLASS_COUNT };
@@ -105,6 +106,7 @@ static weft_status plan(measurement *all, const wefti_replica *replica)
         return wefti_error(WEFT_ERR_NO_MEMORY, "no memory to measure in");
     }
     size_t several = 0;
+    wefti_rest_init(&all->log, replica, STEPS);
     find_classes(replica, all->there);
     /* Copies of a tied tensor are summed where the model has no other copy. */
     set_mode(&all->series[WEFTI_MEASURE_COMPUTE].modes, WEFT_CLASS_DP,
@@ -165,24 +167,27 @@ static void keep(series *all, size_t index, const weft_step_report *report)
     counted[XFER_NS] += (double)report->xfer_all_ns;
     counted[HIDDEN_NS] += (double)report->hidden_all_ns;
     for (int c = 0; c < WEFT_CLASS_COUNT; c++) {
-        double *own = &counted[CLASSES_NS + 3 * c];
+        double *own = &counted[CLASSES_NS + 4 * c];
         own[CLASS_XFER] += (double)report->xfer_ns[c];
         own[CLASS_HIDDEN] += (double)report->hidden_ns[c];
         own[CLASS_EXPOSED] += (double)report->exposed_ns[c];
+        own[CLASS_BYTES] += (double)report->class_bytes[c];
     }
 }
 
 /* One kind's part of a round, from the state as it is. */
-static weft_status run_kind(wefti_replica *replica, size_t first, series *all)
+static weft_status run_steps(wefti_replica *replica, size_t first, series *all)
 {
     weft_comm *comm = replica->config.comm;
     weft_status status = weft_barrier(comm, NULL);
+    wefti_score_step(replica->score);
     for (size_t i = 0; i < WARM_STEPS + ROUND_STEPS && status == WEFT_OK; i++) {
         weft_step_report report = {.size_bytes = sizeof(report)};
         status = run_step(replica, all);
         if (status == WEFT_OK) {
             status = weft_ledger_step(replica->config.ledger, &report);
         }
+        wefti_score_step(replica->score);
         if (status == WEFT_OK && i >= WARM_STEPS) {
             keep(all, first + i - WARM_STEPS, &report);
         }
@@ -198,14 +203,31 @@ static weft_status run_kind(wefti_replica *replica, size_t first, series *all)
     return status;
 }
 
+/* The barrier's end counts as a step's, of nothing. */
+static weft_status run_kind(wefti_replica *replica, size_t first,
+                            measurement *all, size_t kind)
+{
+    const bool serial = kind == WEFTI_MEASURE_SERIAL;
+    const bool noted = serial || kind == WEFTI_MEASURE_COMPUTE;
+    if (noted) {
+        wefti_rest_listen(&all->log, replica);
+    }
+    weft_status status = run_steps(replica, first, &all->series[kind]);
+    if (noted) {
+        wefti_rest_take(&all->log, replica,
+                        serial ? WEFTI_REST_SERIAL : WEFTI_REST_COMPUTE,
+                        1 + WARM_STEPS);
+    }
+    return status;
+}
+
 static weft_status run_rounds(wefti_replica *replica,
-                              const wefti_snapshot *snapshot,
-                              const measurement *all)
+                              const wefti_snapshot *snapshot, measurement *all)
 {
     for (size_t round = 0; round < ROUNDS; round++) {
         for (size_t kind = 0; kind < all->count; kind++) {
             weft_status status =
-                run_kind(replica, round * ROUND_STEPS, &all->series[kind]);
+                run_kind(replica, round * ROUND_STEPS, all, kind);
             if (status == WEFT_OK) {
                 status = wefti_snapshot_restore(snapshot, replica);
             }
@@ -271,12 +293,13 @@ static void say_counts(const double counted[COUNTS], double steps,
                                    .skew_ms = counted[SKEW_NS] * ms,
                                    .idle_ms = counted[IDLE_NS] * ms};
     for (int c = 0; c < WEFT_CLASS_COUNT; c++) {
-        const double *own = &counted[CLASSES_NS + 3 * c];
+        const double *own = &counted[CLASSES_NS + 4 * c];
         wefti_measure_class *of = &result->classes[c];
         terms->exposed_ms += own[CLASS_EXPOSED] * ms;
         of->transfer_ms = own[CLASS_XFER] * ms;
         of->hidden_ms = own[CLASS_HIDDEN] * ms;
         of->exposed_ms = own[CLASS_EXPOSED] * ms;
+        of->sent_bytes = own[CLASS_BYTES] / steps / 2;
         of->overlap_ratio = ratio(own[CLASS_HIDDEN], own[CLASS_XFER]);
     }
 }
@@ -332,10 +355,63 @@ static weft_status sum_counts(const measurement *all, weft_comm *comm,
     return status;
 }
 
+/* ---- the ceiling ----------------------------------------------------------
+ */
+
+/* rest_ms and bare_ms are there. */
+static void find_ceiling(const wefti_measure_times *ovl,
+                         const wefti_measure_times *comp,
+                         const wefti_measure_times *ser,
+                         wefti_measure_ceiling *out)
+{
+    const double least_ms = out->rest_ms + out->bare_ms;
+    out->gain_ms = ser->median_ms - comp->median_ms;
+    out->over_ms = ovl->median_ms - comp->median_ms;
+    out->spread_ms = fmax(ovl->spread_ms, comp->spread_ms);
+    out->ceiling = isnan(hiding_ratio(ovl, comp, ser))
+                       ? (double)NAN
+                       : 1 - least_ms / out->gain_ms;
+    out->over_ratio = least_ms > 0 ? out->over_ms / least_ms : (double)NAN;
+}
+
+bool wefti_measure_exceeds(const wefti_measure_ceiling *ceiling)
+{
+    return ceiling->over_ms - 1.15 * (ceiling->rest_ms + ceiling->bare_ms) >
+           ceiling->spread_ms;
+}
+
+static weft_status find_ceilings(const wefti_replica *replica,
+                                 wefti_measure_result *result)
+{
+    const wefti_measure_times *ovl = &result->times[WEFTI_MEASURE_OVERLAPPED];
+    wefti_measure_ceiling *all = &result->ceiling;
+    weft_status status = WEFT_OK;
+    *all = (wefti_measure_ceiling){.rest_ms = result->rest.rest_ms};
+    for (int c = 0; c < WEFT_CLASS_COUNT && status == WEFT_OK; c++) {
+        wefti_measure_class *own = &result->classes[c];
+        wefti_measure_cost cost;
+        if (!own->there) {
+            continue;
+        }
+        status =
+            wefti_cost_find(replica, (weft_class)c, (size_t)own->sent_bytes,
+                            result->rest.ops[c], &cost);
+        own->ceiling =
+            (wefti_measure_ceiling){.rest_ms = result->rest.class_ms[c],
+                                    .bare_ms = cost.cpu_ms,
+                                    .bare_why = cost.why};
+        find_ceiling(ovl, &own->without, &own->serial, &own->ceiling);
+        all->bare_ms += cost.cpu_ms;
+        all->bare_why = cost.why ? cost.why : all->bare_why;
+    }
+    find_ceiling(ovl, &result->times[WEFTI_MEASURE_COMPUTE],
+                 &result->times[WEFTI_MEASURE_SERIAL], all);
+    return status;
+}
+
 /* As training begins, so that what is missing slows no arithmetic. */
 static weft_status run_all(wefti_replica *replica,
-                           const wefti_snapshot *snapshot,
-                           const measurement *all)
+                           const wefti_snapshot *snapshot, measurement *all)
 {
     uint32_t before = wefti_numbers_flush_denormals();
     size_t cuts = wefti_pause_set_cuts(replica->pause, 0);
@@ -374,6 +450,14 @@ weft_status wefti_measure_run(wefti_replica *replica,
         compare_classes(&all, result_out);
         status = sum_counts(&all, replica->config.comm, result_out);
     }
+    if (status == WEFT_OK) {
+        status =
+            wefti_rest_find(&all.log, replica->config.comm, &result_out->rest);
+    }
+    if (status == WEFT_OK) {
+        status = find_ceilings(replica, result_out);
+    }
+    wefti_rest_fini(&all.log);
     free(all.series);
     wefti_snapshot_fini(&snapshot);
     return status;

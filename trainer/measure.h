@@ -16,6 +16,10 @@
  * Where there are several classes of transfers, comp and ser are run for each
  * by itself too, all others as in ovl: its H compares these.
  *
+ * What no order of the same nodes could hide, the rest, and what the bytes cost
+ * plain sockets, c, are measured beside: H can be 1 - (rest + c) / x, x being
+ * T_ser - T_comp.
+ *
  * What "nothing" leaves: nodes compute on the values that are there, messages
  * of a pipeline are an element of each chunk, and experts have as many rows as
  * in the last step that exchanged any. The kinds take turns, so that a machine
@@ -24,6 +28,8 @@
 #ifndef TRAINER_MEASURE_H
 #define TRAINER_MEASURE_H
 
+#include "trainer/measure_cost.h"
+#include "trainer/measure_rest.h"
 #include "trainer/train_step.h"
 
 #include <stdio.h>
@@ -48,12 +54,29 @@ typedef struct wefti_measure_terms {
     double step_ms, compute_ms, exposed_ms, bubble_ms, skew_ms, idle_ms;
 } wefti_measure_terms;
 
+/*
+ * How H compares with what there is to hide; NAN where a value does not apply.
+ *
+ * gain_ms    x: what serial steps take longer than compute alone
+ * over_ms    what overlapped ones do: what is not hidden
+ * bare_ms    c: trainer/measure_cost.h
+ * ceiling    1 - (rest + c) / x
+ * over_ratio over / (rest + c)
+ */
+typedef struct wefti_measure_ceiling {
+    double gain_ms, over_ms, rest_ms, bare_ms, ceiling, over_ratio;
+    double spread_ms;     /* the larger one of those that over is found from */
+    const char *bare_why; /* NULL: bare sockets were measured */
+} wefti_measure_ceiling;
+
 /* NAN where a value does not apply. */
 typedef struct wefti_measure_class {
     bool there; /* ranks have such transfers: else all else is zero */
     double transfer_ms, hidden_ms, exposed_ms; /* a step and rank, in ovl */
     double overlap_ratio, hiding_ratio;
     wefti_measure_times without, serial;
+    double sent_bytes; /* a step and rank */
+    wefti_measure_ceiling ceiling;
 } wefti_measure_class;
 
 /* NAN where a value does not apply. */
@@ -66,6 +89,8 @@ typedef struct wefti_measure_result {
     double hiding_ratio; /* NAN also where T_ser - T_comp is below 3 spreads */
     double s_C;          /* this rank's, as s_M */
     double s_M;
+    wefti_measure_rest rest; /* that ovl could not hide */
+    wefti_measure_ceiling ceiling;
     double cpu_share; /* of compute in ovl, of all ranks */
     /* Of a step in ovl, in the mean over steps and ranks: what weft's threads
      * cost; wakeups_per_mib: of payload out and a MiB in. */
@@ -81,6 +106,10 @@ typedef struct wefti_measure_result {
  */
 WEFT_NODISCARD weft_status wefti_measure_run(wefti_replica *replica,
                                              wefti_measure_result *result_out);
+
+/* Whether what is not hidden exceeds 1.15 times rest and c by more than steps
+ * differ. */
+bool wefti_measure_exceeds(const wefti_measure_ceiling *ceiling);
 
 /* What a class' H says, in a few words. */
 const char *wefti_measure_verdict(const wefti_measure_result *result,

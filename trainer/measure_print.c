@@ -63,6 +63,50 @@ static void print_classes(const wefti_measure_result *result, FILE *file)
     }
 }
 
+static void print_ceiling(const char *name, const wefti_measure_ceiling *own,
+                          double ratio, FILE *file)
+{
+    fprintf(file, "  %-3s", name);
+    print_ratio(file, "H", ratio);
+    print_ratio(file, "of at most", own->ceiling);
+    fprintf(file, "  not hidden %.3f ms", own->over_ms);
+    print_ratio(file, "=", own->over_ratio);
+    fprintf(file, " x (rest %.3f + c %.3f)%s%s%s\n", own->rest_ms, own->bare_ms,
+            own->bare_why ? "; c: " : "", own->bare_why ? own->bare_why : "",
+            wefti_measure_exceeds(own) ? ": more than 1.15 times" : "");
+}
+
+/* What could not be hidden, and how much more is not. */
+static void print_rest(const wefti_measure_result *result, FILE *file)
+{
+    const wefti_measure_rest *rest = &result->rest;
+    int there = 0;
+    if (rest->why) {
+        fprintf(file, "  rest n/a: %s\n", rest->why);
+        return;
+    }
+    for (int c = 0; c < WEFT_CLASS_COUNT; c++) {
+        const wefti_measure_class *own = &result->classes[c];
+        there += own->there;
+        if (own->there) {
+            print_ceiling(weft_class_text((weft_class)c), &own->ceiling,
+                          own->hiding_ratio, file);
+        }
+    }
+    if (there > 1) {
+        print_ceiling("all", &result->ceiling, result->hiding_ratio, file);
+    }
+    fprintf(file,
+            "  rest %.3f ms of %.3f alone, in any order %.3f:", rest->rest_ms,
+            rest->alone_ms, rest->least_ms);
+    for (size_t i = 0; i < WEFTI_REST_NODES && rest->nodes[i].label; i++) {
+        fprintf(file, "%s %s %s %.3f", i > 0 ? "," : "",
+                weft_class_text(rest->nodes[i].class_id), rest->nodes[i].label,
+                rest->nodes[i].ms);
+    }
+    fprintf(file, "\n");
+}
+
 void wefti_measure_print(const wefti_measure_result *result, FILE *file)
 {
     const wefti_measure_terms *terms = &result->terms;
@@ -77,6 +121,7 @@ void wefti_measure_print(const wefti_measure_result *result, FILE *file)
     fprintf(file, "%s%s%s\n", nothing ? "  (" : "", nothing ? nothing : "",
             nothing ? ")" : "");
     print_classes(result, file);
+    print_rest(result, file);
     fprintf(file,
             "  a step and rank:  %.3f ms = compute %.3f + exposed %.3f + "
             "bubble %.3f + skew %.3f + idle %.3f\n",

@@ -24,7 +24,7 @@ void wefti_options_help(FILE *file)
         "                           in DIR, after a step or inside one\n"
         "  --measure                afterwards run the same steps overlapped,\n"
         "                           without transfers and serially: prints O,\n"
-        "                           H, s_C, s_M\n"
+        "                           H and what it can be at most, s_C, s_M\n"
         "  --generate TEXT          afterwards print 200 bytes that go on "
         "from\n"
         "                           TEXT, or as generate.bytes, .temperature,\n"

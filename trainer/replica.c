@@ -380,6 +380,25 @@ void wefti_replica_work_end(wefti_replica *replica)
 }
 
 /* Buckets come in their order: who asks for one waits for those before too. */
+void wefti_replica_note_bucket(const wefti_replica *replica,
+                               wefti_score_kind kind,
+                               const weft_bucket_set *set, size_t bucket)
+{
+    const char *label = "gradients";
+    for (size_t g = 0; replica->score && g < replica->plan.group_count; g++) {
+        label = replica->groups[g].gather == set ? "parameters" : label;
+    }
+    wefti_score_note_down(replica->score,
+                          &(wefti_score_note){.kind = kind,
+                                              .class_id = WEFT_CLASS_DP,
+                                              .label = label,
+                                              .of = set,
+                                              .number = bucket,
+                                              .chunk = kind == WEFTI_SCORE_POST
+                                                           ? 1
+                                                           : WEFTI_SCORE_ALL});
+}
+
 weft_status wefti_replica_use(void *context, size_t tensor)
 {
     wefti_replica *replica = context;
@@ -387,7 +406,13 @@ weft_status wefti_replica_use(void *context, size_t tensor)
     wefti_parameter_group *group = &replica->groups[used->info.group];
     const char *label = replica->label;
     weft_status status = WEFT_OK;
+    if (group->arrived > used->bucket) {
+        return WEFT_OK;
+    }
+    wefti_score_begin(replica->score);
     while (group->arrived <= used->bucket && status == WEFT_OK) {
+        wefti_replica_note_bucket(replica, WEFTI_SCORE_AWAIT, group->gather,
+                                  group->arrived);
         status = wefti_parameter_group_arrive(group, false);
         if (status == WEFT_INPROGRESS && label) {
             wefti_replica_work_end(replica);
@@ -399,6 +424,7 @@ weft_status wefti_replica_use(void *context, size_t tensor)
             weft_pipeline_resume(replica->pipe.pipeline);
         }
     }
+    wefti_score_end(replica->score);
     return status;
 }
 

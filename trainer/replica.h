@@ -85,6 +85,7 @@ typedef struct wefti_replica {
     int32_t *window;        /* [seq + 1]: a sequence, before it is cut */
     uint64_t step;          /* steps done */
     uint64_t next_sequence; /* of the training data */
+    wefti_score *score;     /* what it posts and awaits; NULL: not noted */
     weft_span span;         /* of the compute going on */
     const char *label;      /* of that span */
     const char *stopped;    /* its label, while a node waits for others */
@@ -205,6 +206,11 @@ WEFT_NODISCARD weft_status wefti_replica_evaluate(wefti_replica *replica,
  */
 void wefti_replica_work_begin(wefti_replica *replica, const char *label);
 void wefti_replica_work_end(wefti_replica *replica);
+
+/* Within a call of the score: a bucket of a set. */
+void wefti_replica_note_bucket(const wefti_replica *replica,
+                               wefti_score_kind kind,
+                               const weft_bucket_set *set, size_t bucket);
 
 /*
  * wefti_replica_use - the hook of every forward pass: waits where the bucket of

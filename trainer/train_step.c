@@ -17,9 +17,7 @@
 static weft_comm *find_sharers(const wefti_replica *replica,
                                const wefti_tensor *tensor)
 {
-    const wefti_node_link *link = &replica->pipe.links[WEFTI_LINK_TENSOR];
-    return link->mode == WEFT_BUCKET_OFF            ? NULL
-           : tensor->info.split != WEFTI_SPLIT_NONE ? replica->kv_sharers
+    return tensor->info.split != WEFTI_SPLIT_NONE ? replica->kv_sharers
            : replica->plan.tensor.sequence
                ? replica->mesh.comms[WEFTI_MESH_TENSOR]
                : NULL;
@@ -68,18 +66,33 @@ static weft_status sum_shared(const wefti_replica *replica,
     return status;
 }
 
+/* Ranks have shares of different tensors: noted is one operation for all. */
+static weft_status sum_noted(const wefti_replica *replica,
+                             const wefti_parameter_group *group, size_t bucket)
+{
+    const wefti_node_link *link = &replica->pipe.links[WEFTI_LINK_TENSOR];
+    wefti_score_begin(replica->score);
+    wefti_score_inline(replica->score, wefti_mesh_class(WEFTI_MESH_TENSOR),
+                       "gradients of shared tensors", group, bucket);
+    weft_status status = link->mode != WEFT_BUCKET_OFF
+                             ? sum_shared(replica, group, bucket)
+                             : WEFT_OK;
+    wefti_score_end(replica->score);
+    return status;
+}
+
 /* Behind it this rank's share of a bucket's gradients is the sum of all. */
 static weft_status await_bucket(const wefti_replica *replica, size_t number,
                                 size_t bucket)
 {
-    weft_status status = wefti_pipe_reduced(&replica->pipe, number, bucket);
+    weft_status status = wefti_pipe_reduced(replica, number, bucket);
     if (status == WEFT_OK && number == WEFTI_TENSOR_GROUP_EXPERTS &&
         replica->place &&
         replica->pipe.links[WEFTI_LINK_EXPERTS].mode != WEFT_BUCKET_OFF) {
         status = wefti_expert_move_sum(replica->place->move, bucket);
     }
     return status == WEFT_OK && replica->plan.tensor.parts > 1
-               ? sum_shared(replica, &replica->groups[number], bucket)
+               ? sum_noted(replica, &replica->groups[number], bucket)
                : status;
 }
 
@@ -115,10 +128,27 @@ static weft_status collect_sums(wefti_replica *replica, bool of_all)
     if (status == WEFT_OK) {
         status = wefti_pipe_total_losses(replica);
     }
+    wefti_score_begin(replica->score);
+    wefti_score_inline(replica->score, WEFT_CLASS_DP, "norm", &replica->sums,
+                       0);
     if (status == WEFT_OK && of_all) {
         status = wefti_step_sums_collect(&replica->sums);
     }
+    wefti_score_end(replica->score);
     return status == WEFT_OK ? wefti_step_sums_clip(&replica->sums) : status;
+}
+
+static weft_status post_bucket(const wefti_replica *replica,
+                               const wefti_parameter_group *group,
+                               size_t bucket)
+{
+    wefti_score_begin(replica->score);
+    wefti_replica_note_bucket(replica, WEFTI_SCORE_POST, group->gather, bucket);
+    wefti_replica_note_bucket(replica, WEFTI_SCORE_SERIAL, group->gather,
+                              bucket);
+    weft_status status = weft_bucket_ready(group->gather, bucket);
+    wefti_score_end(replica->score);
+    return status;
 }
 
 /* Updates this rank's shares, each sent on its way at once. */
@@ -142,7 +172,7 @@ static weft_status update_shares(wefti_replica *replica,
             status = wefti_ema_take(replica->ema, group->optimizer.group, i);
         }
         if (status == WEFT_OK) {
-            status = weft_bucket_ready(group->gather, i);
+            status = post_bucket(replica, group, i);
         }
         if (status == WEFT_OK && moves) {
             status = wefti_expert_move_post(replica->place->move, i,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * kernels/math/gemm.h - matrix product, row-major: of f32 by oneDNN, where that is
- * installed and fast (kernels/math/onednn.h), else through CBLAS.
+ * kernels/math/gemm.h - matrix product, row-major: of f32 by oneDNN, where that
+ * is installed and fast (kernels/math/onednn.h), else through CBLAS.
  *
  *     C = alpha op(A) op(B) + beta C      op(X) = X or its transpose
  *

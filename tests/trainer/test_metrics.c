@@ -54,6 +54,9 @@ static const char *const fields[] = {"step",
                                      "memory_bytes",
                                      "dropped",
                                      "hiding_ratio",
+                                     "hiding_ceiling",
+                                     "rest_ms",
+                                     "bare_cpu_ms",
                                      "s_C",
                                      "s_M"};
 static const char *const classes[] = {"tp", "cp", "ep", "pp", "dp", "mem"};

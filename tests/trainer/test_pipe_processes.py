@@ -204,6 +204,42 @@ class PipeProcesses(unittest.TestCase):
                                        delta=1e-6)
             self.assertIn("  %s " % name, got.stdout)
             self.assertIn(own["verdict"], got.stdout)
+        self.assertIsNone(measured["rest"]["rest_ms"])
+        self.assertIn("pipeline", measured["rest"]["why"])
+        self.assertIn("rest n/a: stages of a pipeline", got.stdout)
+
+    def test_measure_says_what_cannot_be_hidden(self):
+        got, _ = self.train(
+            4, "--measure", "--json", self.path("json"),
+            "--set", "parallel.pipeline_model_parallel_size=1",
+            "--set", "parallel.tensor_model_parallel_size=2",
+            "--set", "parallel.sequence_parallel=true",
+            "--set", "model.seq_length=8", "--set", "train.steps=1",
+            "--set", "train.global_batch_size=8")
+        self.assertEqual(got.returncode, 0, got.stderr)
+        with open(self.path("json")) as file:
+            measured = json.load(file)["measured"]
+        rest = measured["rest"]
+        self.assertIsNone(rest["why"])
+        self.assertGreaterEqual(rest["rest_ms"], rest["any_order_ms"] - 1e-3)
+        self.assertGreaterEqual(rest["any_order_ms"], 0)
+        self.assertLessEqual(rest["rest_ms"], rest["alone_ms"] + 1e-3)
+        self.assertEqual(sorted(measured["classes"]), ["dp", "tp"])
+        labels = {(node["class"], node["label"]) for node in rest["nodes"]}
+        self.assertTrue(labels)
+        self.assertLessEqual({kind for kind, _ in labels}, {"dp", "tp"})
+        for own in measured["classes"].values():
+            if SPEC is None:
+                self.assertIn("share memory", own["bare_why"])
+            if own["bare_why"] is None:
+                self.assertGreater(own["bare_cpu_ms"], 0)
+            else:
+                self.assertEqual(own["bare_cpu_ms"], 0)
+            self.assertLessEqual(own["rest_ms"], rest["rest_ms"] + 1e-3)
+            self.assertAlmostEqual(
+                own["not_hidden_ms"], measured["overlapped_ms"]["median"] -
+                own["without_ms"]["median"], delta=1e-6)
+        self.assertIn("in any order", got.stdout)
 
     def test_impossible_layouts_are_refused_once(self):
         for setting, message in (

@@ -335,6 +335,8 @@ class Report(unittest.TestCase):
         self.assertEqual(data["summary"]["measured"]["steps"], 24)
         if tags:
             self.assertEqual(len(tags.cells["measured"]), 5)
+            self.assertEqual([row[0] for row in tags.cells["ceilings"][1:]],
+                             ["dp", "all"])
             names = {row[0]: row for row in tags.cells["traffic"]}
             self.assertEqual(names["reduce_scatter"][1], "shm")
         self.assertEqual(trace["otherData"],

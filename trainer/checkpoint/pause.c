@@ -195,7 +195,7 @@ static weft_status await_reduced(const wefti_pause *pause, size_t position)
             wefti_bucket_run run =
                 wefti_pipe_find_reduce(replica, pipe->stages[i].part, g)->run;
             for (; run.first < run.end && status == WEFT_OK; run.first++) {
-                status = wefti_pipe_reduced(pipe, g, run.first);
+                status = wefti_pipe_reduced(replica, g, run.first);
             }
         }
     }

@@ -30,10 +30,97 @@ typedef struct key_round {
     size_t order; /* of the next block */
 } key_round;
 
-static weft_status begin(const wefti_node_args *args, key_round *round,
-                         weft_ring *ring, void *own)
+/* ---- what is noted --------------------------------------------------------
+ */
+
+static wefti_score *score_of(const wefti_node_args *args)
 {
-    *round = (key_round){.ring = ring, .own = own};
+    return args->pass->links ? args->pass->links[WEFTI_LINK_CONTEXT].score
+                             : NULL;
+}
+
+static size_t count_places(const wefti_node_args *args)
+{
+    const wefti_model_shape *shape = args->node->context;
+    return wefti_context_ring(&shape->context);
+}
+
+static bool carries(const wefti_node_args *args, const key_round *round)
+{
+    return round->ring == args->pass->link->sums;
+}
+
+/* Blocks of others that have room beside the one in use: two each way. */
+static size_t count_ahead(const wefti_node_args *args, const key_round *round)
+{
+    const bool both =
+        round->ring == args->pass->link->keys && count_places(args) > 2;
+    return both ? 4 : 2;
+}
+
+static void note(const wefti_node_args *args, const key_round *round,
+                 wefti_score_kind kind, size_t block)
+{
+    wefti_score_note_down(
+        score_of(args),
+        &(wefti_score_note){.kind = kind,
+                            .class_id = WEFT_CLASS_CP,
+                            .label = carries(args, round) ? "sums" : "keys",
+                            .of = round->ring,
+                            .number = block,
+                            .chunk = kind == WEFTI_SCORE_AWAIT ? WEFTI_SCORE_ALL
+                                                               : 1});
+}
+
+/* What comes as the round begins: blocks of keys. */
+static void note_begin(const wefti_node_args *args, const key_round *round)
+{
+    const size_t ahead = count_ahead(args, round);
+    for (size_t block = 1;
+         !carries(args, round) && block <= ahead && block < count_places(args);
+         block++) {
+        note(args, round, WEFTI_SCORE_POST, block);
+    }
+}
+
+/*
+ * A sum leaves when compute has done with it, and is needed at the same moment
+ * where it goes. A block of keys has room once the one before the last of its
+ * way is used up; serial steps wait for it there.
+ */
+static void note_next(const wefti_node_args *args, const key_round *round,
+                      size_t order)
+{
+    const size_t places = count_places(args);
+    const size_t ahead = count_ahead(args, round);
+    if (carries(args, round)) {
+        if (order > 0 && order <= places) {
+            note(args, round, WEFTI_SCORE_POST, order);
+            note(args, round, WEFTI_SCORE_SERIAL, order);
+            note(args, round, WEFTI_SCORE_AWAIT, order);
+        }
+        return;
+    }
+    for (size_t block = order + 1;
+         order == 0 && block <= ahead && block < places; block++) {
+        note(args, round, WEFTI_SCORE_SERIAL, block);
+    }
+    const size_t room = order + ahead - 1;
+    if (order > 1 && room < places) {
+        note(args, round, WEFTI_SCORE_POST, room);
+        note(args, round, WEFTI_SCORE_SERIAL, room);
+    }
+    if (order > 0 && order < places) {
+        note(args, round, WEFTI_SCORE_AWAIT, order);
+    }
+}
+
+/* ---- rounds ---------------------------------------------------------------
+ */
+
+static weft_status begin_round(const wefti_node_args *args, weft_ring *ring,
+                               void *own)
+{
     if (!wefti_node_exchanges(args->pass, WEFTI_LINK_CONTEXT)) {
         return WEFT_OK;
     }
@@ -42,14 +129,25 @@ static weft_status begin(const wefti_node_args *args, key_round *round,
     return weft_ring_post(ring, own, args->pass->compute);
 }
 
-/* The next block; NULL: the round is over. */
-static weft_status next(const wefti_node_args *args, key_round *round,
-                        void **block_out, int *owner_out)
+static weft_status begin(const wefti_node_args *args, key_round *round,
+                         weft_ring *ring, void *own)
+{
+    *round = (key_round){.ring = ring, .own = own};
+    wefti_score_begin(score_of(args));
+    if (score_of(args)) {
+        note_begin(args, round);
+    }
+    weft_status status = begin_round(args, ring, own);
+    wefti_score_end(score_of(args));
+    return status;
+}
+
+static weft_status next_block(const wefti_node_args *args, key_round *round,
+                              size_t order, void **block_out, int *owner_out)
 {
     const wefti_model_shape *shape = args->node->context;
     const wefti_context *context = &shape->context;
     const size_t places = wefti_context_ring(context);
-    const size_t order = round->order++;
     if (!wefti_node_exchanges(args->pass, WEFTI_LINK_CONTEXT)) {
         *block_out = order < places ? round->own : NULL;
         *owner_out =
@@ -61,6 +159,20 @@ static weft_status next(const wefti_node_args *args, key_round *round,
     weft_status status =
         weft_ring_next(round->ring, args->pass->compute, block_out, owner_out);
     wefti_node_resume(args->pass, WEFTI_LINK_CONTEXT);
+    return status;
+}
+
+/* The next block; NULL: the round is over. */
+static weft_status next(const wefti_node_args *args, key_round *round,
+                        void **block_out, int *owner_out)
+{
+    const size_t order = round->order++;
+    wefti_score_begin(score_of(args));
+    if (score_of(args)) {
+        note_next(args, round, order);
+    }
+    weft_status status = next_block(args, round, order, block_out, owner_out);
+    wefti_score_end(score_of(args));
     return status;
 }
 

@@ -92,17 +92,21 @@ static weft_status exchange(const wefti_node_args *args, const cut_row *of,
                         .dtype = wefti_model_dtype(args->node->context),
                         .class_id = WEFT_CLASS_CP,
                         .label = args->node->label};
-    if (args->pass->links &&
-        !wefti_node_exchanges(args->pass, WEFTI_LINK_CONTEXT)) {
-        return WEFT_OK; /* compute alone: no copy in its place */
-    }
     if (!args->pass->links) {
         return wefti_node_copy(args, received, sent, of->members * op.count);
     }
-    wefti_node_stop(args->pass, WEFTI_LINK_CONTEXT);
-    weft_status status =
-        weft_op_post(&op, 0, args->pass->link->ulysses, args->pass->compute);
-    wefti_node_resume(args->pass, WEFTI_LINK_CONTEXT);
+    wefti_score *score = args->pass->links[WEFTI_LINK_CONTEXT].score;
+    weft_status status = WEFT_OK;
+    wefti_score_begin(score);
+    wefti_score_inline(score, WEFT_CLASS_CP, args->node->label, args->node, 0);
+    /* compute alone: no copy in its place */
+    if (wefti_node_exchanges(args->pass, WEFTI_LINK_CONTEXT)) {
+        wefti_node_stop(args->pass, WEFTI_LINK_CONTEXT);
+        status = weft_op_post(&op, 0, args->pass->link->ulysses,
+                              args->pass->compute);
+        wefti_node_resume(args->pass, WEFTI_LINK_CONTEXT);
+    }
+    wefti_score_end(score);
     return status;
 }
 

@@ -262,6 +262,11 @@ weft_status wefti_experts_record(wefti_experts *experts)
     return status;
 }
 
+bool wefti_experts_overlap(const wefti_experts *experts)
+{
+    return experts->config.overlaps;
+}
+
 void wefti_experts_set(wefti_experts *experts, bool blocking, bool replays)
 {
     if (experts) {

@@ -48,6 +48,9 @@ typedef struct wefti_expert_turn {
     size_t layer, slot;
 } wefti_expert_turn;
 
+/* Whether exchanges go on beside compute. */
+bool wefti_experts_overlap(const wefti_experts *experts);
+
 /* Rows that there is room for, of so many tokens. */
 size_t wefti_experts_room(const wefti_parameters *plan, size_t tokens);
 

@@ -37,32 +37,87 @@ static weft_status return_here(const wefti_node_args *args)
                               args->values[DROWS]);
 }
 
-/* Other ranks take no part in a rehearsal: rows are those that there were. */
-static weft_status dispatch(const wefti_node_args *args)
+/* ---- calls, noted ---------------------------------------------------------
+ */
+
+/* Whether an exchange is noted, and what its turn is. */
+static wefti_score *begin_call(const wefti_node_args *args)
 {
-    void *const *v = args->values;
-    return wefti_node_exchanges(args->pass, WEFTI_LINK_EXPERTS)
-               ? wefti_experts_dispatch(
-                     args->pass->experts, wefti_expert_turn_of(args), v[X],
-                     (const int32_t *)v[TO], v[BY], args->rows)
-               : WEFT_OK;
+    wefti_score *score =
+        args->pass->links ? args->pass->links[WEFTI_LINK_EXPERTS].score : NULL;
+    wefti_score_begin(score);
+    return score;
 }
 
-static weft_status return_rows(const wefti_node_args *args)
+/* Of a turn one exchange is under way at a time. */
+static void note(const wefti_node_args *args, wefti_score *score,
+                 wefti_score_kind kind)
 {
-    return wefti_node_exchanges(args->pass, WEFTI_LINK_EXPERTS)
-               ? wefti_experts_dispatch_gradient(
-                     args->pass->experts, wefti_expert_turn_of(args),
-                     args->values[DROWS], args->values[DX])
-               : WEFT_OK;
+    enum { SLOTS_MOST = 1 << 16 };
+    const wefti_expert_turn turn = wefti_expert_turn_of(args);
+    wefti_score_note_down(
+        score, &(wefti_score_note){
+                   .kind = kind,
+                   .class_id = WEFT_CLASS_EP,
+                   .label = args->node->label,
+                   .of = args->pass->experts,
+                   .number = turn.layer * SLOTS_MOST + turn.slot,
+                   .chunk = kind == WEFTI_SCORE_POST ? 1 : WEFTI_SCORE_ALL});
+}
+
+/* Other ranks take no part in a rehearsal: rows are those that there were. */
+static weft_status post(const wefti_node_args *args,
+                        weft_status (*exchange)(const wefti_node_args *args))
+{
+    wefti_score *score = begin_call(args);
+    note(args, score, WEFTI_SCORE_POST);
+    note(args, score, WEFTI_SCORE_SERIAL);
+    if (score && !wefti_experts_overlap(args->pass->experts)) {
+        note(args, score, WEFTI_SCORE_AWAIT);
+    }
+    weft_status status = wefti_node_exchanges(args->pass, WEFTI_LINK_EXPERTS)
+                             ? exchange(args)
+                             : WEFT_OK;
+    wefti_score_end(score);
+    return status;
 }
 
 static weft_status await(const wefti_node_args *args)
 {
-    return wefti_node_exchanges(args->pass, WEFTI_LINK_EXPERTS)
-               ? wefti_experts_await(args->pass->experts,
-                                     wefti_expert_turn_of(args), args->waits)
-               : WEFT_OK;
+    wefti_score *score = begin_call(args);
+    note(args, score, WEFTI_SCORE_AWAIT);
+    weft_status status =
+        wefti_node_exchanges(args->pass, WEFTI_LINK_EXPERTS)
+            ? wefti_experts_await(args->pass->experts,
+                                  wefti_expert_turn_of(args), args->waits)
+            : WEFT_OK;
+    wefti_score_end(score);
+    return status;
+}
+
+static weft_status send_rows(const wefti_node_args *args)
+{
+    void *const *v = args->values;
+    return wefti_experts_dispatch(args->pass->experts,
+                                  wefti_expert_turn_of(args), v[X],
+                                  (const int32_t *)v[TO], v[BY], args->rows);
+}
+
+static weft_status dispatch(const wefti_node_args *args)
+{
+    return post(args, send_rows);
+}
+
+static weft_status send_slopes(const wefti_node_args *args)
+{
+    return wefti_experts_dispatch_gradient(
+        args->pass->experts, wefti_expert_turn_of(args), args->values[DROWS],
+        args->values[DX]);
+}
+
+static weft_status return_rows(const wefti_node_args *args)
+{
+    return post(args, send_slopes);
 }
 
 void wefti_append_dispatch(wefti_builder *builder, const wefti_expert_values *v,
@@ -134,23 +189,29 @@ static weft_status part_here(const wefti_node_args *args)
                              : status;
 }
 
-static weft_status combine(const wefti_node_args *args)
+static weft_status send_made(const wefti_node_args *args)
 {
     void *const *v = args->values;
-    return wefti_node_exchanges(args->pass, WEFTI_LINK_EXPERTS)
-               ? wefti_experts_combine(args->pass->experts,
-                                       wefti_expert_turn_of(args), v[Y], v[OUT])
-               : WEFT_OK;
+    return wefti_experts_combine(args->pass->experts,
+                                 wefti_expert_turn_of(args), v[Y], v[OUT]);
+}
+
+static weft_status combine(const wefti_node_args *args)
+{
+    return post(args, send_made);
+}
+
+static weft_status send_made_slopes(const wefti_node_args *args)
+{
+    void *const *v = args->values;
+    return wefti_experts_combine_gradient(args->pass->experts,
+                                          wefti_expert_turn_of(args), v[DOUT],
+                                          v[Y], v[DY], v[DWITH]);
 }
 
 static weft_status part(const wefti_node_args *args)
 {
-    void *const *v = args->values;
-    return wefti_node_exchanges(args->pass, WEFTI_LINK_EXPERTS)
-               ? wefti_experts_combine_gradient(args->pass->experts,
-                                                wefti_expert_turn_of(args),
-                                                v[DOUT], v[Y], v[DY], v[DWITH])
-               : WEFT_OK;
+    return post(args, send_made_slopes);
 }
 
 void wefti_append_combine(wefti_builder *builder, const wefti_expert_values *v,

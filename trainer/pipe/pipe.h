@@ -169,8 +169,8 @@ wefti_pipe_total_losses(struct wefti_replica *replica);
 bool wefti_pipe_adds(const weft_action *action, int stage);
 
 /* This rank's share of a bucket's gradients is the sum of all. */
-WEFT_NODISCARD weft_status wefti_pipe_reduced(const wefti_pipe *pipe,
-                                              size_t group, size_t bucket);
+WEFT_NODISCARD weft_status wefti_pipe_reduced(
+    const struct wefti_replica *replica, size_t group, size_t bucket);
 
 /*
  * wefti_pipe_evaluate - one micro-batch through all stages, between steps; the

@@ -150,15 +150,26 @@ static weft_status start_from(wefti_replica *replica, wefti_pipe_reduce *reduce,
                               size_t bucket)
 {
     weft_status status = WEFT_OK;
+    wefti_score_begin(replica->score);
     if (reduce->left == reduce->run.end - reduce->run.first) {
+        const wefti_parameter_group *group = &replica->groups[reduce->group];
+        for (size_t i = group->arrived; i < group->plan->bucket_count; i++) {
+            wefti_replica_note_bucket(replica, WEFTI_SCORE_AWAIT, group->gather,
+                                      i);
+        }
         status = wefti_parameter_group_settle(&replica->groups[reduce->group]);
         if (status == WEFT_OK) {
             status = weft_bucket_begin(reduce->set, replica->pipe.mode);
         }
     }
     while (status == WEFT_OK && reduce->run.first + reduce->left > bucket) {
-        status = weft_bucket_ready(reduce->set, --reduce->left);
+        wefti_replica_note_bucket(replica, WEFTI_SCORE_POST, reduce->set,
+                                  --reduce->left);
+        wefti_replica_note_bucket(replica, WEFTI_SCORE_SERIAL, reduce->set,
+                                  reduce->left);
+        status = weft_bucket_ready(reduce->set, reduce->left);
     }
+    wefti_score_end(replica->score);
     return status;
 }
 
@@ -195,16 +206,23 @@ weft_status wefti_pipe_reduce_rest(wefti_replica *replica, size_t part)
     return status;
 }
 
-weft_status wefti_pipe_reduced(const wefti_pipe *pipe, size_t group,
+weft_status wefti_pipe_reduced(const wefti_replica *replica, size_t group,
                                size_t bucket)
 {
+    const wefti_pipe *pipe = &replica->pipe;
     const wefti_pipe_reduce *reduce = pipe->reduces;
     while (reduce->group != group || bucket < reduce->run.first ||
            bucket >= reduce->run.end) {
         reduce++;
         WEFTI_ASSERT(reduce < pipe->reduces + pipe->reduce_count);
     }
-    return weft_bucket_wait(reduce->set, bucket - reduce->run.first);
+    wefti_score_begin(replica->score);
+    wefti_replica_note_bucket(replica, WEFTI_SCORE_AWAIT, reduce->set,
+                              bucket - reduce->run.first);
+    weft_status status =
+        weft_bucket_wait(reduce->set, bucket - reduce->run.first);
+    wefti_score_end(replica->score);
+    return status;
 }
 
 /* ---- a tied embedding -----------------------------------------------------

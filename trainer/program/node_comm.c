@@ -114,13 +114,9 @@ static weft_status post_here(const wefti_node_link *link, const weft_op *op,
     return status;
 }
 
-weft_status wefti_node_gather(const wefti_program_pass *pass,
-                              wefti_node_link_kind link, real *all,
-                              size_t elems)
+static weft_status gather(const wefti_program_pass *pass,
+                          wefti_node_link_kind link, real *all, size_t elems)
 {
-    if (!wefti_node_exchanges(pass, link)) {
-        return WEFT_OK;
-    }
     const wefti_node_link *to = &pass->links[link];
     const size_t rank = (size_t)weft_comm_get_rank(to->comm);
     const weft_op op = {.size_bytes = sizeof(op),
@@ -132,6 +128,20 @@ weft_status wefti_node_gather(const wefti_program_pass *pass,
                         .class_id = classes[link],
                         .label = "loss"};
     return post_here(to, &op, pass->compute);
+}
+
+weft_status wefti_node_gather(const wefti_program_pass *pass,
+                              wefti_node_link_kind link, real *all,
+                              size_t elems)
+{
+    wefti_score *score = pass->links ? pass->links[link].score : NULL;
+    wefti_score_begin(score);
+    wefti_score_inline(score, classes[link], "loss", all, 0);
+    weft_status status = wefti_node_exchanges(pass, link)
+                             ? gather(pass, link, all, elems)
+                             : WEFT_OK;
+    wefti_score_end(score);
+    return status;
 }
 
 /* The parts are chunks of the gate: of what is gathered, or scattered. */
@@ -240,24 +250,119 @@ static weft_status await(const wefti_node_args *args, bool inputs)
                : status;
 }
 
+/* ---- what is noted --------------------------------------------------------
+ */
+
+static void note(const wefti_node_args *args, wefti_score_kind kind,
+                 bool inputs, size_t chunk)
+{
+    wefti_score_note_down(link_of(args)->score,
+                          &(wefti_score_note){.kind = kind,
+                                              .class_id = args->node->class_id,
+                                              .label = args->node->label,
+                                              .of = flight_of(args, inputs),
+                                              .chunk = chunk});
+}
+
+/* This rank's own part is here: the others' are the chunks. */
+static size_t count_chunks(const wefti_node_args *args, bool inputs)
+{
+    const wefti_exchange *what = args->node->context;
+    const wefti_exchange_kind kind = inputs ? what->inputs : what->forward;
+    const size_t parts = args->pass->program->parts;
+    return what->by_parts && kind != WEFTI_EXCHANGE_SUM && parts > 1 ? parts - 1
+                                                                     : 1;
+}
+
+/* Which chunk a call's rows are; none: they are this rank's own. */
+static bool find_chunk(const wefti_node_args *args, size_t *chunk_out)
+{
+    const wefti_program *program = args->pass->program;
+    const size_t parts = program->parts;
+    const size_t away = (part_of(args) + parts - program->part) % parts;
+    *chunk_out = away - 1;
+    return away > 0;
+}
+
+static void note_post(const wefti_node_args *args, bool inputs)
+{
+    const bool parted = args->node->by_parts;
+    const bool beside = link_of(args)->beside;
+    size_t chunk;
+    if (beside && parted && args->begins) {
+        note(args, WEFTI_SCORE_OPEN, inputs, count_chunks(args, inputs));
+    }
+    if (beside && parted && find_chunk(args, &chunk)) {
+        note(args, WEFTI_SCORE_READY, inputs, chunk);
+    }
+    if (beside && !parted) {
+        note(args, WEFTI_SCORE_POST, inputs, count_chunks(args, inputs));
+    }
+    if (!parted || args->ends) {
+        if (beside) {
+            note(args, WEFTI_SCORE_SERIAL, inputs, WEFTI_SCORE_ALL);
+        } else {
+            wefti_score_inline(link_of(args)->score, args->node->class_id,
+                               args->node->label, flight_of(args, inputs), 0);
+        }
+    }
+}
+
+static void note_await(const wefti_node_args *args, bool inputs)
+{
+    const bool parted = args->node->by_parts;
+    size_t chunk;
+    if (!link_of(args)->beside) {
+        return;
+    }
+    if (parted && find_chunk(args, &chunk)) {
+        note(args, WEFTI_SCORE_AWAIT, inputs, chunk);
+    }
+    if (!parted || args->ends) {
+        note(args, WEFTI_SCORE_AWAIT, inputs, WEFTI_SCORE_ALL);
+    }
+}
+
+/* ---- calls ----------------------------------------------------------------
+ */
+
+static weft_status call(const wefti_node_args *args, bool posts, bool inputs)
+{
+    wefti_score *score =
+        args->pass->links ? link_of(args)->score : NULL; /* else a rehearsal */
+    if (score) {
+        wefti_score_begin(score);
+        if (posts) {
+            note_post(args, inputs);
+        } else {
+            note_await(args, inputs);
+        }
+    }
+    weft_status status = !exchanges(args) ? WEFT_OK
+                         : posts          ? post(args, inputs)
+                                          : await(args, inputs);
+    wefti_score_end(score);
+    return status;
+}
+
 static weft_status post_forward(const wefti_node_args *args)
 {
-    return exchanges(args) ? post(args, false) : WEFT_OK;
+    return call(args, true, false);
 }
 
 static weft_status post_inputs(const wefti_node_args *args)
 {
-    return exchanges(args) ? post(args, true) : WEFT_OK;
+    return call(args, true, true);
 }
 
 static weft_status await_forward(const wefti_node_args *args)
 {
-    return exchanges(args) ? await(args, false) : WEFT_OK;
+    return call(args, false, false);
 }
 
 static weft_status await_inputs(const wefti_node_args *args)
 {
-    return exchanges(args) ? await(args, true) : WEFT_OK;
+    return call(args, false, true);
 }
 
 /* What is under way lives from the one to the other. */

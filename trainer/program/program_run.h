@@ -12,6 +12,7 @@
 #include "trainer/model/documents.h"
 #include "trainer/model/tensor_list.h"
 #include "trainer/program/program.h"
+#include "trainer/program/score.h"
 #include "weft/bucket.h"
 #include "weft/comm.h"
 #include "weft/device.h"
@@ -74,6 +75,7 @@ typedef struct wefti_micro_batch {
  * mode      of the step: as opened; BLOCKING: nothing goes on beside compute;
  *           OFF: nothing is exchanged, and values stay as they are
  * stop, resume   called around what this thread waits for; NULL slots are legal
+ * score     what is posted and awaited is noted there; NULL: it is not
  */
 typedef struct wefti_node_link {
     weft_comm *comm;
@@ -82,6 +84,7 @@ typedef struct wefti_node_link {
     void *context;
     void (*stop)(void *context);
     void (*resume)(void *context);
+    wefti_score *score;
 } wefti_node_link;
 
 /* Which of them a node posts to. */

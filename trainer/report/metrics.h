@@ -56,6 +56,8 @@ typedef struct wefti_metrics_step {
     uint64_t dropped;      /* records the ledger lacks: the times are too */
     /* Only with --measure, on the last line: */
     double hiding_ratio;
+    double hiding_ceiling; /* what H can be: trainer/measure.h */
+    double rest_ms, bare_cpu_ms;
     double s_C; /* interference: compute beside transfers / alone */
     double s_M; /* interference: transfers beside compute / alone */
     double bubble_planned_ms;

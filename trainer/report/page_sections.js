@@ -395,6 +395,22 @@ function putMeasured() {
             fixed(own.without_ms.median, 3), fixed(own.serial_ms.median, 3),
             fixed(own.overlap_ratio, 4), fixed(own.hiding_ratio, 4),
             own.verdict])),
+        table("ceilings", ["<class", "H", "at most", "not hidden, ms",
+            "rest", "c", "not hidden / (rest + c)", "<"],
+        [...Object.entries(measured.classes), ["all", measured]].map(
+            ([name, own]) => [name, fixed(own.hiding_ratio, 4),
+                fixed(own.hiding_ceiling, 4), fixed(own.not_hidden_ms, 3),
+                fixed(own.rest_ms, 3), fixed(own.bare_cpu_ms, 3),
+                fixed(own.not_hidden_ratio, 3),
+                own.exceeds ? "more than 1.15 times" : ""])),
+        note(measured.rest.why === null
+            ? "Rest: what the nodes in their order could not hide, " +
+                fixed(measured.rest.rest_ms, 3) + " ms of " +
+                fixed(measured.rest.alone_ms, 3) + " that all operations " +
+                "take one after the other; in any order at least " +
+                fixed(measured.rest.any_order_ms, 3) + ". c: CPU time of " +
+                "plain sockets for as many bytes."
+            : "There is no rest: " + measured.rest.why + "."),
         note(`${measured.steps} steps of each kind, taking turns; the ` +
             "slowest rank of each."));
 }

@@ -100,6 +100,9 @@ const wefti_fact wefti_facts_of_step[] = {STEP(UINT, step),
                                           STEP(UINT, memory_bytes),
                                           STEP(UINT, dropped),
                                           STEP(REAL, hiding_ratio),
+                                          STEP(REAL, hiding_ceiling),
+                                          STEP(REAL, rest_ms),
+                                          STEP(REAL, bare_cpu_ms),
                                           STEP(REAL, s_C),
                                           STEP(REAL, s_M),
                                           STEP(REAL, bubble_planned_ms),
@@ -164,6 +167,9 @@ static const wefti_fact of_measured[] = {
     MEASURED(REAL, progress_ms),
     {0}};
 
+#define OF_CEILING(field, n)                                                   \
+    WEFTI_FACT_AS(REAL, wefti_measure_ceiling, field, n)
+#define OF_REST(field, n)   WEFTI_FACT_AS(REAL, wefti_measure_rest, field, n)
 #define OF_CLASS(field)     WEFTI_FACT(REAL, wefti_measure_class, field)
 #define MEASURE_TERM(field) WEFTI_FACT(REAL, wefti_measure_terms, field)
 
@@ -179,6 +185,46 @@ static const wefti_fact of_measured_terms[] = {MEASURE_TERM(step_ms),
                                                MEASURE_TERM(idle_ms),
                                                {0}};
 
+static const wefti_fact of_ceiling[] = {
+    OF_CEILING(gain_ms, "serial_more_ms"),
+    OF_CEILING(over_ms, "not_hidden_ms"),
+    OF_CEILING(rest_ms, "rest_ms"),
+    OF_CEILING(bare_ms, "bare_cpu_ms"),
+    OF_CEILING(ceiling, "hiding_ceiling"),
+    OF_CEILING(over_ratio, "not_hidden_ratio"),
+    {0}};
+
+static const wefti_fact of_rest[] = {OF_REST(rest_ms, "rest_ms"),
+                                     OF_REST(least_ms, "any_order_ms"),
+                                     OF_REST(alone_ms, "alone_ms"),
+                                     {0}};
+
+static void put_ceiling(wefti_json *json, const wefti_measure_ceiling *own)
+{
+    wefti_facts_fields(json, of_ceiling, own);
+    wefti_json_text(json, "bare_why", own->bare_why);
+    wefti_json_bool(json, "exceeds", wefti_measure_exceeds(own));
+}
+
+/* Which nodes make the rest, most first. */
+static void put_rest(wefti_json *json, const wefti_measure_rest *rest)
+{
+    wefti_json_object_open(json, "rest");
+    wefti_facts_fields(json, of_rest, rest);
+    wefti_json_text(json, "why", rest->why);
+    wefti_json_array_open(json, "nodes");
+    for (size_t i = 0; i < WEFTI_REST_NODES && rest->nodes[i].label; i++) {
+        wefti_json_object_open(json, NULL);
+        wefti_json_text(json, "class",
+                        weft_class_text(rest->nodes[i].class_id));
+        wefti_json_text(json, "label", rest->nodes[i].label);
+        wefti_json_real(json, "ms", rest->nodes[i].ms);
+        wefti_json_object_close(json);
+    }
+    wefti_json_array_close(json);
+    wefti_json_object_close(json);
+}
+
 /* Those that there are, by name. */
 static void put_measured_classes(wefti_json *json,
                                  const wefti_measure_result *result)
@@ -189,6 +235,7 @@ static void put_measured_classes(wefti_json *json,
         if (own->there) {
             wefti_json_object_open(json, weft_class_text((weft_class)c));
             wefti_facts_fields(json, of_measured_class, own);
+            put_ceiling(json, &own->ceiling);
             wefti_facts_object(json, "without_ms", of_times, &own->without);
             wefti_facts_object(json, "serial_ms", of_times, &own->serial);
             wefti_json_text(json, "verdict",
@@ -209,6 +256,8 @@ static void put_measured(wefti_json *json, const wefti_measure_result *result)
     }
     wefti_facts_fields(json, of_measured, result);
     wefti_facts_object(json, "terms", of_measured_terms, &result->terms);
+    put_ceiling(json, &result->ceiling);
+    put_rest(json, &result->rest);
     put_measured_classes(json, result);
     wefti_json_object_close(json);
 }

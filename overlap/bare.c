@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * perf/perf_bare.c - two blocking threads and two sockets.
+ * overlap/bare.c - two blocking threads and two sockets.
  *
  *   compute: part 0 | part 1 | ...        the rank before
  *               |signal  |                     |
@@ -10,13 +10,15 @@
  * A round begins and ends on the bell: begin stores round, the threads store
  * that they are done with it, and each looks again after it has armed the bell.
  */
-#include "perf/perf_bare.h"
+#include "overlap/bare.h"
 
 #include "base/doorbell.h"
 #include "base/error.h"
 #include "base/settings.h"
 #include "base/thread.h"
+#include "comm/make/explain.h"
 #include "comm/net/interface.h"
+#include "weft/op.h"
 
 #include <errno.h>
 #include <netinet/in.h>
@@ -30,7 +32,7 @@
 enum { SLEEP_NS = 1000000000, ACCEPT_S = 30 };
 
 typedef struct worker {
-    wefti_perf_bare *bare;
+    wefti_bare *bare;
     int fd;
     pthread_t thread;
     bool started;
@@ -39,8 +41,8 @@ typedef struct worker {
     _Atomic int failed;    /* errno, before done */
 } worker;
 
-struct wefti_perf_bare {
-    wefti_perf_bare_round now;
+struct wefti_bare {
+    wefti_bare_round now;
     wefti_doorbell bell;
     _Atomic uint64_t round; /* begin -> threads: now before it */
     _Atomic size_t ready;   /* signal -> sender: parts of this round */
@@ -62,7 +64,7 @@ typedef struct place {
  */
 
 /* Sleeps until *value is above `least`; false: the end. */
-static bool await_above(wefti_perf_bare *bare, const _Atomic uint64_t *value,
+static bool await_above(wefti_bare *bare, const _Atomic uint64_t *value,
                         uint64_t least)
 {
     while (atomic_load(value) <= least) {
@@ -94,14 +96,11 @@ static bool send_all(int fd, const unsigned char *bytes, size_t count)
 }
 
 /* What is due of a part; from its begin again where that is more. */
-static bool send_part(worker *self, const wefti_perf_bare_round *round,
-                      const wefti_perf_part *part)
+static bool send_part(worker *self, const wefti_bare_part *part)
 {
-    const unsigned char *begin = round->send + part->first * round->elem_bytes;
-    const size_t part_bytes = part->elems * round->elem_bytes;
-    for (size_t left = part->wire_bytes; left > 0;) {
-        const size_t count = left < part_bytes ? left : part_bytes;
-        if (!send_all(self->fd, begin, count)) {
+    for (size_t left = part->bytes > 0 ? part->wire_bytes : 0; left > 0;) {
+        const size_t count = left < part->bytes ? left : part->bytes;
+        if (!send_all(self->fd, part->begin, count)) {
             return false;
         }
         left -= count;
@@ -111,13 +110,13 @@ static bool send_part(worker *self, const wefti_perf_bare_round *round,
 
 static bool send_round(worker *self)
 {
-    wefti_perf_bare *bare = self->bare;
-    const wefti_perf_bare_round *round = &bare->now;
-    for (size_t i = 0; i < round->parts->count; i++) {
+    wefti_bare *bare = self->bare;
+    const wefti_bare_round *round = &bare->now;
+    for (size_t i = 0; i < round->count; i++) {
         if (!await_above(bare, &bare->ready, i)) {
             return true;
         }
-        if (!send_part(self, round, &round->parts->list[i])) {
+        if (!send_part(self, &round->parts[i])) {
             return false;
         }
     }
@@ -131,9 +130,9 @@ static bool send_round(worker *self)
  */
 static bool await_bytes(int fd, size_t left_bytes)
 {
-    const int lowat = left_bytes < WEFTI_PERF_BARE_LOWAT_BYTES
+    const int lowat = left_bytes < WEFTI_BARE_LOWAT_BYTES
                           ? (int)left_bytes
-                          : WEFTI_PERF_BARE_LOWAT_BYTES;
+                          : WEFTI_BARE_LOWAT_BYTES;
     struct pollfd news = {.fd = fd, .events = POLLIN};
     return setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &lowat, sizeof(lowat)) ==
                0 &&
@@ -142,8 +141,8 @@ static bool await_bytes(int fd, size_t left_bytes)
 
 static bool receive_round(worker *self)
 {
-    wefti_perf_bare *bare = self->bare;
-    const size_t wire_bytes = bare->now.parts->wire_bytes;
+    wefti_bare *bare = self->bare;
+    const size_t wire_bytes = bare->now.wire_bytes;
     for (size_t got = 0; got < wire_bytes;) {
         const size_t left = wire_bytes - got;
         ssize_t count = recv(self->fd, bare->inbox + got, left, MSG_DONTWAIT);
@@ -163,7 +162,7 @@ static bool receive_round(worker *self)
 
 static void run(worker *self, bool (*one)(worker *self))
 {
-    wefti_perf_bare *bare = self->bare;
+    wefti_bare *bare = self->bare;
     wefti_thread_work_begin(&self->work);
     for (uint64_t round = 0; await_above(bare, &bare->round, round); round++) {
         if (!atomic_load(&self->failed) && !one(self)) {
@@ -189,8 +188,7 @@ static void *run_receiver(void *argument)
 /* ---- rounds ---------------------------------------------------------------
  */
 
-void wefti_perf_bare_begin(wefti_perf_bare *bare,
-                           const wefti_perf_bare_round *round)
+void wefti_bare_begin(wefti_bare *bare, const wefti_bare_round *round)
 {
     bare->now = *round;
     atomic_store(&bare->ready, 0);
@@ -198,28 +196,29 @@ void wefti_perf_bare_begin(wefti_perf_bare *bare,
     wefti_doorbell_ring(&bare->bell);
 }
 
-void wefti_perf_bare_signal(wefti_perf_bare *bare)
+void wefti_bare_signal(wefti_bare *bare)
 {
     atomic_fetch_add(&bare->ready, 1);
     wefti_doorbell_ring(&bare->bell);
 }
 
-weft_status wefti_perf_bare_wait(wefti_perf_bare *bare)
+weft_status wefti_bare_wait(wefti_bare *bare)
 {
     const uint64_t before = atomic_load(&bare->round) - 1;
     (void)await_above(bare, &bare->sender.done, before);
     (void)await_above(bare, &bare->receiver.done, before);
     errno = atomic_load(&bare->sender.failed);
     errno = errno ? errno : atomic_load(&bare->receiver.failed);
-    return errno ? wefti_error_system("--bare: a connection broke") : WEFT_OK;
+    return errno ? wefti_error_system("bare sockets: a connection broke")
+                 : WEFT_OK;
 }
 
-wefti_perf_bare_usage wefti_perf_bare_get_usage(const wefti_perf_bare *bare)
+wefti_bare_usage wefti_bare_get_usage(const wefti_bare *bare)
 {
-    return (wefti_perf_bare_usage){
-        .cpu_ns = wefti_thread_work_ns(&bare->sender.work) +
-                  wefti_thread_work_ns(&bare->receiver.work),
-        .received_bytes = bare->received_bytes};
+    return (wefti_bare_usage){.cpu_ns =
+                                  wefti_thread_work_ns(&bare->sender.work) +
+                                  wefti_thread_work_ns(&bare->receiver.work),
+                              .received_bytes = bare->received_bytes};
 }
 
 /* ---- setting up -----------------------------------------------------------
@@ -288,7 +287,7 @@ static int connect_to(const place *next)
     return fd;
 }
 
-static weft_status start(wefti_perf_bare *bare, worker *self,
+static weft_status start(wefti_bare *bare, worker *self,
                          void *(*thread)(void *))
 {
     self->bare = bare;
@@ -296,32 +295,36 @@ static weft_status start(wefti_perf_bare *bare, worker *self,
     self->started = errno == 0;
     return self->started
                ? WEFT_OK
-               : wefti_error_system("--bare: a thread (pthread_create)");
+               : wefti_error_system("bare sockets: a thread (pthread_create)");
 }
 
 /* Connects the ring; what this rank could not do is in the status. */
-static weft_status join(wefti_perf_bare *bare, wefti_perf_rank *self,
-                        int listening, const place *places)
+static weft_status join(wefti_bare *bare, const weft_comm *comm, int listening,
+                        const place *places)
 {
-    const place *next = &places[(self->rank + 1) % self->nranks];
-    for (int rank = 0; rank < self->nranks; rank++) {
+    const int nranks = weft_comm_get_nranks(comm);
+    const int after = (weft_comm_get_rank(comm) + 1) % nranks;
+    const place *next = &places[after];
+    for (int rank = 0; rank < nranks; rank++) {
         if (!places[rank].usable) {
-            return wefti_error(WEFT_ERR_SYSTEM,
-                               "--bare: rank %d has no socket to listen on",
-                               rank);
+            return wefti_error(
+                WEFT_ERR_SYSTEM,
+                "bare sockets: rank %d has no socket to listen on", rank);
         }
     }
     bare->sender.fd = connect_to(next);
     if (bare->sender.fd < 0) {
         char text[16];
         wefti_interface_text(next->address, text);
-        return wefti_error_system("--bare: rank %d at %s cannot be reached "
-                                  "(WEFT_NET_INTERFACE names another way)",
-                                  (self->rank + 1) % self->nranks, text);
+        return wefti_error_system(
+            "bare sockets: rank %d at %s cannot be reached "
+            "(WEFT_NET_INTERFACE names another way)",
+            after, text);
     }
     bare->receiver.fd = accept4(listening, NULL, NULL, SOCK_CLOEXEC);
     if (bare->receiver.fd < 0) {
-        return wefti_error_system("--bare: the rank before has not connected");
+        return wefti_error_system(
+            "bare sockets: the rank before has not connected");
     }
     weft_status status = start(bare, &bare->sender, run_sender);
     return status == WEFT_OK ? start(bare, &bare->receiver, run_receiver)
@@ -329,16 +332,15 @@ static weft_status join(wefti_perf_bare *bare, wefti_perf_rank *self,
 }
 
 /* Tells all ranks where this one listens, and joins. */
-static weft_status meet(wefti_perf_bare *bare, wefti_perf_rank *self,
-                        place *places)
+static weft_status meet(wefti_bare *bare, weft_comm *comm, place *places)
 {
-    place *own = &places[self->rank];
+    place *own = &places[weft_comm_get_rank(comm)];
     weft_status mine = find_address(&own->address);
     int listening = mine == WEFT_OK ? listen_at(own) : -1;
-    weft_status status = weft_allgather(own, places, sizeof(*own),
-                                        WEFT_DTYPE_U8, self->comm, NULL);
+    weft_status status =
+        weft_allgather(own, places, sizeof(*own), WEFT_DTYPE_U8, comm, NULL);
     if (status == WEFT_OK) {
-        status = join(bare, self, listening, places);
+        status = join(bare, comm, listening, places);
     }
     if (listening >= 0) {
         close(listening);
@@ -348,44 +350,48 @@ static weft_status meet(wefti_perf_bare *bare, wefti_perf_rank *self,
 
 /* Whether all ranks come here with OK: a rank that fails leaves none waiting.
  */
-static weft_status agree(wefti_perf_rank *self, weft_status status)
+static weft_status agree(weft_comm *comm, weft_status status)
 {
     int64_t failed = status != WEFT_OK;
-    weft_status agreed =
-        wefti_perf_rank_agree(self, &failed, 1, WEFT_REDOP_SUM);
+    const wefti_algorithms asked =
+        wefti_comm_allow(comm, WEFT_COLLECTIVE_ALLREDUCE, 0);
+    weft_status agreed = weft_allreduce(&failed, &failed, 1, WEFT_DTYPE_I64,
+                                        WEFT_REDOP_SUM, comm, NULL);
+    (void)wefti_comm_allow(comm, WEFT_COLLECTIVE_ALLREDUCE, asked);
     if (status == WEFT_OK && agreed != WEFT_OK) {
         status = agreed;
     }
     if (status == WEFT_OK && failed) {
-        status =
-            wefti_error(WEFT_ERR_SYSTEM,
-                        "--bare: another rank, which says why, cannot begin");
+        status = wefti_error(
+            WEFT_ERR_SYSTEM,
+            "bare sockets: another rank, which says why, cannot begin");
     }
     return status;
 }
 
-static weft_status check_memory(const wefti_perf_bare *bare,
-                                const place *places, int nranks,
-                                size_t wire_bytes)
+static weft_status check_memory(const wefti_bare *bare, const place *places,
+                                int nranks, size_t wire_bytes)
 {
     if (!bare || !places) {
-        return wefti_error(WEFT_ERR_NO_MEMORY,
-                           "--bare: no memory for the addresses of %d ranks",
-                           nranks);
+        return wefti_error(
+            WEFT_ERR_NO_MEMORY,
+            "bare sockets: no memory for the addresses of %d ranks", nranks);
     }
     return bare->inbox
                ? WEFT_OK
-               : wefti_error(WEFT_ERR_NO_MEMORY,
-                             "--bare: no memory for the %zu bytes that a rank "
-                             "receives",
-                             wire_bytes);
+               : wefti_error(
+                     WEFT_ERR_NO_MEMORY,
+                     "bare sockets: no memory for the %zu bytes that a rank "
+                     "receives",
+                     wire_bytes);
 }
 
-weft_status wefti_perf_bare_open(wefti_perf_rank *self, size_t wire_bytes,
-                                 wefti_perf_bare **bare_out)
+weft_status wefti_bare_open(weft_comm *comm, size_t wire_bytes,
+                            wefti_bare **bare_out)
 {
-    wefti_perf_bare *bare = calloc(1, sizeof(*bare));
-    place *places = calloc((size_t)self->nranks, sizeof(*places));
+    wefti_bare *bare = calloc(1, sizeof(*bare));
+    const int nranks = weft_comm_get_nranks(comm);
+    place *places = calloc((size_t)nranks, sizeof(*places));
     if (bare) {
         wefti_doorbell_init(&bare->bell);
         bare->sender.fd = bare->receiver.fd = -1;
@@ -393,16 +399,16 @@ weft_status wefti_perf_bare_open(wefti_perf_rank *self, size_t wire_bytes,
         bare->inbox = malloc(wire_bytes + 1);
     }
     weft_status status =
-        agree(self, check_memory(bare, places, self->nranks, wire_bytes));
+        agree(comm, check_memory(bare, places, nranks, wire_bytes));
     if (status == WEFT_OK) {
         memset(bare->inbox, 0, wire_bytes); /* no page is new in a round */
-        status = agree(self, meet(bare, self, places));
+        status = agree(comm, meet(bare, comm, places));
     }
     free(places);
     if (status == WEFT_OK) {
         *bare_out = bare;
     } else {
-        wefti_perf_bare_close(bare);
+        wefti_bare_close(bare);
     }
     return status;
 }
@@ -417,7 +423,7 @@ static void stop(worker *self)
     }
 }
 
-void wefti_perf_bare_close(wefti_perf_bare *bare)
+void wefti_bare_close(wefti_bare *bare)
 {
     if (!bare) {
         return;

@@ -25,7 +25,11 @@
 #include <sched.h>
 #include <string.h>
 
-enum { ENGINES_MOST = WEFTI_DOORBELL_WAITS_MOST - 1, IDLE_NS = 1000000000 };
+enum {
+    ENGINES_MOST = WEFTI_DOORBELL_WAITS_MOST - 1,
+    IDLE_NS = 1000000000,
+    DOUBLED_MOST = 2
+};
 
 struct wefti_driver {
     wefti_shared_thread shared; /* changed: of seen */
@@ -40,6 +44,7 @@ struct wefti_driver {
     wefti_engine *own[ENGINES_MOST]; /* [own_count] */
     int own_count, busy;             /* the busy ones stand first */
     wefti_turn_patience patience;
+    int silences; /* long sleeps in a row that nothing ended */
 };
 
 /* ---- the thread ------------------------------------------------------------
@@ -59,11 +64,18 @@ static void take_changes(wefti_driver *driver)
 }
 
 /* Where it would be woken for what the program's thread and the watcher do by
- * themselves, it listens on until nothing has happened for a while. */
+ * themselves. */
+static bool shares_core(const wefti_engine *engine)
+{
+    return engine->net && engine->one_core;
+}
+
+/* There it listens on until nothing has happened for a while; not beside a
+ * caller that waits, and whose every message would wake it as well. */
 static bool stays(const wefti_driver *driver, const wefti_engine *engine)
 {
-    return engine->net && engine->one_core && atomic_load(&engine->driven) &&
-           driver->patience.silences == 0;
+    return shares_core(engine) && atomic_load(&engine->driven) &&
+           atomic_load(&engine->callers) == 0 && driver->silences == 0;
 }
 
 /* The engines with something pending to the front; joins and leaves those that
@@ -80,7 +92,7 @@ static void find_busy(wefti_driver *driver)
             if (busy) {
                 atomic_fetch_add(&engine->drivers, 1);
             } else {
-                wefti_turn_leave_net(engine, driver->patience.silences > 0);
+                wefti_turn_leave_net(engine, driver->silences > 0);
             }
         }
         if (busy) {
@@ -113,6 +125,8 @@ static void rest(wefti_driver *driver)
         wefti_thread_work_woken(&driver->shared.work);
     }
     wefti_doorbell_disarm(bell, seen);
+    driver->patience = (wefti_turn_patience){0};
+    driver->silences = 0;
 }
 
 /* One push of each. */
@@ -157,8 +171,25 @@ static void sleep_on(wefti_driver *driver, const wefti_doorbell_wait *waits,
                                   slept_ns);
         }
     }
-    driver->patience.silences = any ? 0 : driver->patience.silences + 1;
+    if (any) {
+        driver->silences = 0;
+    } else if (slept_ns >= WEFTI_TURN_SLEEP_NS &&
+               driver->silences < DOUBLED_MOST) {
+        driver->silences++;
+    }
     wefti_thread_work_woken(&driver->shared.work);
+}
+
+/* Twice as long as the last, where looking takes the one core from who
+ * computes, and the network's news ring: who has died is found as much later.
+ */
+static int find_doubled(const wefti_driver *driver)
+{
+    bool all = true;
+    for (int i = 0; i < driver->busy && all; i++) {
+        all = shares_core(driver->own[i]);
+    }
+    return all ? driver->silences : 0;
 }
 
 /* Announces the sleep, looks once more, and sleeps if there is no news. */
@@ -176,6 +207,7 @@ static void park(wefti_driver *driver)
         waits[i].seen = wefti_doorbell_arm(waits[i].bell);
     }
     const wefti_turn_news news = push_all(driver);
+    driver->patience.doubled = find_doubled(driver);
     if (!news.moved && !has_changed(driver) && arm_nets(driver)) {
         sleep_on(driver, waits, count,
                  wefti_turn_sleep_ns(&news, &driver->patience));
@@ -191,7 +223,7 @@ static void drive(wefti_driver *driver)
     wefti_turn_patience *patience = &driver->patience;
     const wefti_turn_news news = push_all(driver);
     if (news.moved) {
-        *patience = (wefti_turn_patience){0, 0, 0, 0, 0};
+        *patience = (wefti_turn_patience){0};
         return;
     }
     const int64_t now_ns = news.looks ? wefti_clock_ns() : 0;

@@ -23,8 +23,6 @@
 #include <sched.h>
 
 enum {
-    SLEEP_NS = 20000000,
-    DOUBLED_MOST = 2,        /* times, of a thread that nothing wakes */
     SLICE_NS = 50000,        /* the first sleep between looks at a device */
     SLICE_MOST_NS = 1000000, /* and the last */
     YIELD_NS = 1000000,
@@ -119,7 +117,7 @@ void wefti_turn_note_sleep(wefti_engine *engine, int64_t *silent_ns, bool rung,
                            int64_t slept_ns)
 {
     *silent_ns = rung ? 0 : *silent_ns + slept_ns;
-    if (engine->net && *silent_ns >= SLEEP_NS) {
+    if (engine->net && *silent_ns >= WEFTI_TURN_SLEEP_NS) {
         *silent_ns = 0;
         pthread_mutex_lock(&engine->lock);
         wefti_net_hurry(engine->net);
@@ -139,9 +137,7 @@ void wefti_turn_leave_net(wefti_engine *engine, bool long_idle)
 int64_t wefti_turn_sleep_ns(const wefti_turn_news *news,
                             wefti_turn_patience *patience)
 {
-    const int doubled =
-        patience->silences < DOUBLED_MOST ? patience->silences : DOUBLED_MOST;
-    int64_t most_ns = (int64_t)SLEEP_NS << doubled;
+    int64_t most_ns = (int64_t)WEFTI_TURN_SLEEP_NS << patience->doubled;
     if (news->looks) {
         int64_t slice_ns = 2 * patience->slice_ns;
         slice_ns = slice_ns < SLICE_NS ? SLICE_NS : slice_ns;
@@ -225,7 +221,7 @@ static void drive(wefti_engine *engine, const wefti_idle *idle,
                   bool (*done)(const void *), const void *context)
 {
     const int polls = wefti_engine_spins(engine) ? POLLS_PER_LOCK : 1;
-    wefti_turn_patience patience = {0, 0, 0, 0, 0};
+    wefti_turn_patience patience = {0};
     for (;;) {
         wefti_turn_news news = wefti_turn_push(engine, polls, done, context);
         if (news.done) {

@@ -9,13 +9,15 @@
 
 #include "comm/core/core.h"
 
+enum { WEFTI_TURN_SLEEP_NS = 20000000 }; /* the longest without patience */
+
 /* How a thread has been waiting so far. */
 typedef struct wefti_turn_patience {
     unsigned looks;
     int64_t since_ns;
     int64_t slice_ns;  /* the last sleep between looks at a device */
     int64_t silent_ns; /* slept since the last ring */
-    int silences;      /* sleeps in a row that nothing ended: the thread's */
+    int doubled;       /* times that a sleep may be as long: the thread's */
 } wefti_turn_patience;
 
 /* What a push has found out. */

@@ -4,7 +4,7 @@
  *
  * The queue: [the message that has begun] [small and urgent ones] [others].
  * Nothing overtakes what the kernel has: once a message was urgent, it is given
- * only as much as the link takes in a few milliseconds. A read
+ * of others only as much as the link takes in a few milliseconds. A read
  * goes straight to the place of the message under way, and what comes behind it
  * into `ahead`, where the next frames are looked for.
  */

@@ -14,6 +14,7 @@
 #include "comm/make/comm_bytes.h"
 #include "comm/oob/source.h"
 #include "device/cuda.h"
+#include "kernels/math/gemm_kernel.h"
 #include "trainer/agreement.h"
 #include "trainer/checkpoint/pause.h"
 #include "trainer/ema.h"
@@ -316,6 +317,7 @@ static weft_status open_placing(wefti_run_state *state)
 weft_status wefti_run_open_replica(wefti_run_state *state)
 {
     const wefti_config *config = &state->config;
+    wefti_gemm_prepare(); /* its library's memory is not the model's */
     const wefti_replica_before before = {
         .held_bytes = wefti_footprint_held_bytes(state->comm),
         .comms_bytes = wefti_comm_count_made(state->comm)};

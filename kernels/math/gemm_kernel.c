@@ -5,6 +5,7 @@
 #include "kernels/math/gemm_kernel.h"
 
 #include "kernels/math/blas_lock.h"
+#include "kernels/math/math_table.h"
 #include "kernels/math/onednn.h"
 #include "kernels/math/real.h"
 
@@ -34,4 +35,15 @@ const char *wefti_gemm_get_kernel(bool bf16)
 {
     (void)pthread_once(&once, find_names);
     return bf16 ? narrow : wide;
+}
+
+void wefti_gemm_prepare(void)
+{
+    enum { SIDE = 64 };
+    static const real zeros[SIDE * SIDE];
+    real product[SIDE * SIDE];
+    for (unsigned layout = 0; layout < 4; layout++) {
+        wefti_math_get()->gemm(layout & 1U, layout & 2U, SIDE, SIDE, SIDE, 1,
+                               zeros, SIDE, zeros, SIDE, 0, product, SIDE);
+    }
 }

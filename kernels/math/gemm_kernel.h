@@ -16,4 +16,13 @@
  */
 const char *wefti_gemm_get_kernel(bool bf16);
 
+/*
+ * wefti_gemm_prepare - multiplies once in each layout, so that what the library
+ * keeps for itself is there: of oneDNN its code and the kernels that it makes,
+ * some 5 MB.
+ *
+ * Threads   any.
+ */
+void wefti_gemm_prepare(void);
+
 #endif

@@ -4,12 +4,14 @@
  */
 #include "kernels/math/onednn.h"
 
+#include "base/log.h"
 #include "base/settings.h"
 #include "kernels/math/onednn_api.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 typedef struct api {
@@ -329,5 +331,11 @@ bool wefti_onednn_multiply_f32(bool transpose_a, bool transpose_b, size_t m,
         (int64_t)n, (int64_t)k, alpha, a, (int64_t)lda, b, (int64_t)ldb, beta,
         c, (int64_t)ldc);
     end_alone(before);
+    if (status == WEFTI_DNNL_NO_MEMORY && beta != 0.0F) {
+        wefti_log(WEFTI_LOG_ERROR, -1,
+                  "oneDNN has no memory for a product of %zu x %zu x %zu", m, n,
+                  k);
+        abort();
+    }
     return status == 0;
 }

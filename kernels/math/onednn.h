@@ -42,7 +42,8 @@ const char *wefti_onednn_get_kernel(wefti_onednn_type type,
  *
  * Threads   any, at once.
  * Returns   whether C has been written; false: it does not multiply f32 here,
- *           or had no memory, and nothing has changed.
+ *           or has refused, and what is read has not changed. Without memory
+ *           for a product that reads C the program ends: a part may be added.
  */
 bool wefti_onednn_multiply_f32(bool transpose_a, bool transpose_b, size_t m,
                                size_t n, size_t k, float alpha, const float *a,

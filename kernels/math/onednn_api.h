@@ -14,6 +14,7 @@
 
 enum {
     WEFTI_DNNL_VERSION = 2,
+    WEFTI_DNNL_NO_MEMORY = 1,
     WEFTI_DNNL_CPU = 1,
     WEFTI_DNNL_BF16 = 2,
     WEFTI_DNNL_F32 = 3,

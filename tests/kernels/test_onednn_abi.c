@@ -21,6 +21,7 @@
 #define SAME(own, theirs)                                                      \
     _Static_assert((long long)(own) == (long long)(theirs), #theirs)
 SAME(WEFTI_DNNL_VERSION, DNNL_VERSION_MAJOR);
+SAME(WEFTI_DNNL_NO_MEMORY, dnnl_out_of_memory);
 SAME(WEFTI_DNNL_CPU, dnnl_cpu);
 SAME(WEFTI_DNNL_BF16, dnnl_bf16);
 SAME(WEFTI_DNNL_F32, dnnl_f32);
@@ -29,6 +30,7 @@ SAME(WEFTI_DNNL_WEIGHTS, DNNL_ARG_WEIGHTS);
 SAME(WEFTI_DNNL_DST, DNNL_ARG_DST);
 SAME(WEFTI_DNNL_IN_ORDER, dnnl_stream_default_flags);
 SAME(WEFTI_DNNL_DIMS, DNNL_MAX_NDIMS);
+SAME(WEFTI_DNNL_ISA_AVX512, dnnl_cpu_isa_avx512_core);
 SAME(WEFTI_DNNL_ISA_BF16, dnnl_cpu_isa_avx512_core_bf16);
 SAME(WEFTI_DNNL_ISA_AMX, dnnl_cpu_isa_avx512_core_amx);
 SAME(0, dnnl_success);

@@ -146,7 +146,6 @@ inline at::Tensor take_in(begun &made, const at::Tensor &tensor)
     return made.kept.back();
 }
 
-/* Written where it lies, or copied there at the end. */
 /* Whoever finds the work done, in whatever mode its thread is. */
 inline void put_back(const at::Tensor &to, const at::Tensor &from)
 {
@@ -154,6 +153,7 @@ inline void put_back(const at::Tensor &to, const at::Tensor &from)
     to.copy_(from);
 }
 
+/* Written where it lies, or copied there at the end. */
 inline at::Tensor take_out(begun &made, const at::Tensor &tensor)
 {
     made.results.push_back(tensor);

@@ -31,9 +31,10 @@ class office
     std::mutex lock;
     weft_comm *comm = nullptr;
 
+    /* Lock held. */
     void check_here() const
     {
-        require(comm != nullptr, WEFT_ERR_INVALID,
+        require(comm != nullptr && !closes_, WEFT_ERR_INVALID,
                 "this process group has been shut down");
     }
 
@@ -75,13 +76,14 @@ class office
     /* Lock held. What the communicator waits for before it goes. */
     void keep(weft_request *request)
     {
+        std::lock_guard<std::mutex> counting(counts_);
         under_way_.insert(request);
     }
 
     void release(weft_request *request)
     {
         {
-            std::lock_guard<std::mutex> hold(lock);
+            std::lock_guard<std::mutex> counting(counts_);
             under_way_.erase(request);
         }
         weft_request_destroy(request);
@@ -109,9 +111,9 @@ class office
     }
 
     /* Nobody may be in a communicator that is destroyed: who waits for what
-     * has not ended comes out by an abort. So does what would never end; the
-     * rest is waited for here, where another thread's abort() still reaches
-     * it. */
+     * has not ended comes out by an abort. So does what would never end; other
+     * works are waited for here, where another thread's abort() still reaches
+     * them. What the mail has under way the communicator's end waits for. */
     void close(bool is_endless)
     {
         std::unique_lock<std::mutex> hold(lock);
@@ -138,8 +140,9 @@ class office
     }
 
   private:
-    bool goes_on() const
+    bool goes_on()
     {
+        std::lock_guard<std::mutex> counting(counts_);
         return std::any_of(
             under_way_.begin(), under_way_.end(), [](weft_request *request) {
                 return weft_request_test(request) == WEFT_INPROGRESS;
@@ -150,7 +153,8 @@ class office
     weft_comm *alive_ = nullptr;
     weft_fault last_ = {sizeof(weft_fault), WEFT_OK, -1, 0, ""};
     std::multiset<weft_request *> awaited_;
-    std::set<weft_request *> under_way_;
+    std::mutex counts_; /* not held by a call that waits; taken last */
+    std::set<weft_request *> under_way_; /* counts_ */
     std::condition_variable left_;
     bool closes_ = false;
 };

@@ -68,8 +68,8 @@ def run_rank(rank, size, pipe, plan):
     dist.init_process_group(
         "weft", store=open_store(rank, size, pipe), rank=rank,
         world_size=size, timeout=datetime.timedelta(seconds=30))
-    dist.barrier()
     if rank == leaver:
+        dist.barrier()
         if when != "before":
             work = begin(call, rank, size, leaver)
         if when == "after" and call != "recv":
@@ -77,8 +77,9 @@ def run_rank(rank, size, pipe, plan):
         if shuts:
             dist.destroy_process_group()
         leave(way)
-    time.sleep(0.05 if when == "within" else 0)
     try:
+        dist.barrier()  # in which a leaver may be missed already
+        time.sleep(0.05 if when == "within" else 0)
         begin(call, rank, size, leaver).wait()
         if when == "after":
             dist.all_reduce(torch.ones(4))  # the leaver does not

@@ -568,7 +568,8 @@ static void test_kernel_has_little_of_what_may_be_passed(void **state)
     wefti_tcp_stream_init(&stream, &config, NULL);
     stream.fd = fds[0];
     const wefti_tcp_part part = {.bytes = sizeof(data)};
-    wefti_port_message message = {.data = data, .data_bytes = sizeof(data)};
+    wefti_port_message message = {
+        .header = data, .data = data, .data_bytes = sizeof(data)};
     for (int i = 0; i < 4; i++) { /* urgent ones from the second on */
         message.urgent = i % 2;
         assert_true(wefti_tcp_stream_put(&stream, &message, &part));

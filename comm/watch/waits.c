@@ -3,9 +3,9 @@
  * comm/watch/waits.c - one record per rank, in its page of every
  * communicator.
  *
- * A rank that waits renews it every 20 to 80 ms; one that is not renewed counts no
- * more, so nothing is taken back when a wait ends, and the path of an operation
- * that does not wait is as short as it was.
+ * A rank that waits renews it every 20 to 80 ms; one that is not renewed counts
+ * no more, so nothing is taken back when a wait ends, and the path of an
+ * operation that does not wait is as short as it was.
  */
 #include "comm/watch/waits.h"
 

@@ -138,6 +138,29 @@ static int compare(const wefti_program *program, wefti_exchange_kind kind,
     return wrong;
 }
 
+/*
+ * Of parts that are made or used one by one beside compute: the others' are the
+ * chunks, and this order of compute makes them, and uses them, in the order in
+ * which they leave and come. Once each, in every pass.
+ */
+static int check_notes(const wefti_score *score, size_t parts)
+{
+    size_t next = 0, count = 0;
+    int wrong = score->full;
+    for (size_t i = 0; i < score->note_count; i++) {
+        const wefti_score_note *of = &score->notes[i];
+        const bool taken =
+            of->kind == WEFTI_SCORE_READY ||
+            (of->kind == WEFTI_SCORE_AWAIT && of->chunk != WEFTI_SCORE_ALL);
+        if (taken) {
+            wrong += of->chunk != next;
+            next = (next + 1) % (parts - 1);
+            count++;
+        }
+    }
+    return wrong + (count != (size_t)TURNS * 2 * (parts - 1));
+}
+
 static int run_turns(const wefti_program_pass *pass, const exchange_case *how,
                      size_t rank, exchange_ends *own)
 {
@@ -167,6 +190,7 @@ static int exchange(weft_comm *comm, void *context)
     wefti_micro_batch batch = none;
     exchange_ends *own = calloc(1, sizeof(*own));
     wefti_node_link links[WEFTI_LINKS] = {{.comm = comm}};
+    wefti_score score = {0};
     wefti_program program = {.parts = (size_t)weft_comm_get_nranks(comm),
                              .part = (size_t)weft_comm_get_rank(comm)};
     wefti_program_pass pass = {
@@ -193,7 +217,12 @@ static int exchange(weft_comm *comm, void *context)
                                    &region) != WEFT_OK;
         pass.regions[i] = region;
     }
+    links[0].score = &score;
     wrong += wrong ? 0 : run_turns(&pass, how, program.part, own);
+    if (how->beside && how->what.by_parts) {
+        wrong += check_notes(&score, program.parts);
+    }
+    wefti_score_fini(&score);
     weft_stream_destroy(links[0].beside);
     weft_stream_destroy(pass.compute);
     for (size_t i = 0; i < WEFTI_REGIONS; i++) {

@@ -274,13 +274,15 @@ static size_t count_chunks(const wefti_node_args *args, bool inputs)
                                                                      : 1;
 }
 
-/* Which chunk a call's rows are; none: they are this rank's own. */
-static bool find_chunk(const wefti_node_args *args, size_t *chunk_out)
+/* Which chunk a call's rows are; none: they are this rank's own. Parts leave
+ * from the next rank's on, and come from the rank before's on down. */
+static bool find_chunk(const wefti_node_args *args, bool comes,
+                       size_t *chunk_out)
 {
     const wefti_program *program = args->pass->program;
     const size_t parts = program->parts;
     const size_t away = (part_of(args) + parts - program->part) % parts;
-    *chunk_out = away - 1;
+    *chunk_out = comes ? parts - 1 - away : away - 1;
     return away > 0;
 }
 
@@ -292,7 +294,7 @@ static void note_post(const wefti_node_args *args, bool inputs)
     if (beside && parted && args->begins) {
         note(args, WEFTI_SCORE_OPEN, inputs, count_chunks(args, inputs));
     }
-    if (beside && parted && find_chunk(args, &chunk)) {
+    if (beside && parted && find_chunk(args, false, &chunk)) {
         note(args, WEFTI_SCORE_READY, inputs, chunk);
     }
     if (beside && !parted) {
@@ -315,7 +317,7 @@ static void note_await(const wefti_node_args *args, bool inputs)
     if (!link_of(args)->beside) {
         return;
     }
-    if (parted && find_chunk(args, &chunk)) {
+    if (parted && find_chunk(args, true, &chunk)) {
         note(args, WEFTI_SCORE_AWAIT, inputs, chunk);
     }
     if (!parted || args->ends) {

@@ -11,15 +11,14 @@
 #include "base/error.h"
 
 #include <math.h>
-#include <stdbool.h>
 #include <stdlib.h>
 
 typedef enum unit_state { UNMADE, READY, UNDER_WAY, DONE } unit_state;
 
 typedef struct unit {
     size_t op;
-    double end; /* UNDER_WAY */
-    bool awaited;
+    double left; /* READY: of its length */
+    double end;  /* UNDER_WAY */
     unit_state state;
 } unit;
 
@@ -38,6 +37,7 @@ typedef struct replayer {
     size_t *listed; /* [listed_count]: units that are READY or UNDER_WAY */
     size_t listed_count;
     double free_at[WEFTI_REPLAY_LINKS];
+    size_t taken_by[WEFTI_REPLAY_LINKS]; /* the unit that took it last */
     double now;
     size_t marks;
 } replayer;
@@ -142,7 +142,9 @@ static void make_ready(replayer *own, const wefti_replay_event *event)
         if (own->replay->ops[event->op].links == 0) {
             own->units[u].state = DONE;
         } else {
+            const wefti_replay_op *op = &own->replay->ops[event->op];
             own->units[u].state = READY;
+            own->units[u].left = op->length / (double)op->chunks;
             own->listed[own->listed_count++] = u;
         }
     }
@@ -214,10 +216,24 @@ static void carry_on(replayer *own)
 /* ---- links ----------------------------------------------------------------
  */
 
-static bool is_free(const replayer *own, uint64_t links)
+static const wefti_replay_op *op_of(const replayer *own, size_t u)
 {
-    for (size_t i = 0; i < WEFTI_REPLAY_LINKS; i++) {
-        if ((links >> i & 1) && own->free_at[i] > own->now) {
+    return &own->replay->ops[own->units[u].op];
+}
+
+/* Whether a link is free for a unit, or made free by what has it. */
+static bool can_take(const replayer *own, size_t u, size_t link)
+{
+    const wefti_replay_op *other = op_of(own, own->taken_by[link]);
+    return own->free_at[link] <= own->now ||
+           (other->yields && op_of(own, u)->priority < other->priority);
+}
+
+static bool can_begin(const replayer *own, size_t u)
+{
+    const uint64_t links = op_of(own, u)->links;
+    for (size_t i = 0; i < WEFTI_REPLAY_LINKS && links >> i; i++) {
+        if ((links >> i & 1) && !can_take(own, u, i)) {
             return false;
         }
     }
@@ -226,8 +242,7 @@ static bool is_free(const replayer *own, uint64_t links)
 
 static bool goes_before(const replayer *own, size_t a, size_t b)
 {
-    const wefti_replay_op *of_a = &own->replay->ops[own->units[a].op];
-    const wefti_replay_op *of_b = &own->replay->ops[own->units[b].op];
+    const wefti_replay_op *of_a = op_of(own, a), *of_b = op_of(own, b);
     return of_a->priority != of_b->priority ? of_a->priority < of_b->priority
                                             : a < b;
 }
@@ -239,25 +254,49 @@ static size_t find_next(const replayer *own)
     for (size_t i = 0; i < own->listed_count; i++) {
         const size_t u = own->listed[i];
         if (own->units[u].state == READY &&
-            is_free(own, own->replay->ops[own->units[u].op].links) &&
-            (best == SIZE_MAX || goes_before(own, u, best))) {
+            (best == SIZE_MAX || goes_before(own, u, best)) &&
+            can_begin(own, u)) {
             best = u;
         }
     }
     return best;
 }
 
+/* A unit has its links until end. */
+static void occupy(replayer *own, size_t u, double end)
+{
+    const uint64_t links = op_of(own, u)->links;
+    for (size_t i = 0; i < WEFTI_REPLAY_LINKS && links >> i; i++) {
+        if (links >> i & 1) {
+            own->free_at[i] = end;
+            own->taken_by[i] = u;
+        }
+    }
+}
+
+/* What has a link that another unit is to take goes on later. */
+static void stand_back(replayer *own, size_t link)
+{
+    const size_t u = own->taken_by[link];
+    if (own->free_at[link] > own->now) {
+        own->units[u].state = READY;
+        own->units[u].left = own->units[u].end - own->now;
+        occupy(own, u, own->now);
+    }
+}
+
 static void begin_units(replayer *own)
 {
     for (size_t u; (u = find_next(own)) != SIZE_MAX;) {
-        const wefti_replay_op *op = &own->replay->ops[own->units[u].op];
-        own->units[u].state = UNDER_WAY;
-        own->units[u].end = own->now + op->length / (double)op->chunks;
-        for (size_t i = 0; i < WEFTI_REPLAY_LINKS; i++) {
-            if (op->links >> i & 1) {
-                own->free_at[i] = own->units[u].end;
+        const uint64_t links = op_of(own, u)->links;
+        for (size_t i = 0; i < WEFTI_REPLAY_LINKS && links >> i; i++) {
+            if (links >> i & 1) {
+                stand_back(own, i);
             }
         }
+        own->units[u].state = UNDER_WAY;
+        own->units[u].end = own->now + own->units[u].left;
+        occupy(own, u, own->units[u].end);
     }
 }
 

@@ -12,8 +12,9 @@
  * not hide. An operation is cut into chunks. A chunk begins when compute has
  * made it and all links of its operation are free, of those that could begin
  * the one of least priority number, then of the operation posted first, then
- * the first chunk; an await is of a chunk. Only the rank that comes to an await
- * stands still.
+ * the first chunk; an await is of a chunk. A chunk of an operation that yields
+ * stands back for one of a lesser number, and goes on where it was. Only the
+ * rank that comes to an await stands still.
  *
  * All times are in one unit, the caller's; exact, there is no clock.
  */
@@ -23,6 +24,7 @@
 #include "weft/status.h"
 #include "weft/types.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -46,12 +48,14 @@ enum { WEFTI_REPLAY_LINKS = 64 };
 
 /*
  * links     which it takes, a bit each; none: it is done when it is ready
+ * yields    a chunk under way leaves its links to one of a lesser priority
  * length    of all its chunks together, alone
  * waited    out: for how long ranks stood still for it
  */
 typedef struct wefti_replay_op {
     uint64_t links;
     int priority;
+    bool yields;
     size_t chunks; /* 1 at least */
     double length;
     double waited;

@@ -114,6 +114,31 @@ static void test_replay_of_one_link_takes_turns_by_priority(void **state)
     assert_true(least_of(events, COUNT(events), ops, 2) == 1);
 }
 
+/*
+ * a, 6 long, is posted at 0, b, 2, at 3, and awaited after 1 more, a after
+ * another 4. In turn a is done at 6, b at 8, and compute at 12. Where a yields,
+ * b is done at 5 and a, which goes on with what is left, at 8, in time.
+ */
+static void test_replay_of_what_yields_stands_back(void **state)
+{
+    (void)state;
+    wefti_replay_op ops[] = {
+        {.links = BOTH, .priority = 1, .chunks = 1, .length = 6},
+        {.links = OUT, .chunks = 1, .length = 2}};
+    const wefti_replay_event events[] = {POST(0),     COMPUTE(3),   POST(1),
+                                         COMPUTE(1),  AWAIT_ALL(1), COMPUTE(4),
+                                         AWAIT_ALL(0)};
+    assert_true(replay_one(events, COUNT(events), ops, 2) == 12);
+    assert_true(ops[1].waited == 4);
+    ops[0].yields = true;
+    assert_true(replay_one(events, COUNT(events), ops, 2) == 9);
+    assert_true(ops[0].waited == 0 && ops[1].waited == 1);
+    ops[0].length = 8;
+    assert_true(replay_one(events, COUNT(events), ops, 2) == 10);
+    ops[0].priority = 0; /* not for its like */
+    assert_true(replay_one(events, COUNT(events), ops, 2) == 14);
+}
+
 /* The same two on two links do not meet; one that needs both waits for both. */
 static void test_replay_of_two_links_goes_on_beside(void **state)
 {
@@ -302,6 +327,7 @@ static void test_replay_least_holds_for_each_order(void **state)
         for (size_t i = 0; i < OPS; i++) {
             waited += own.ops[i].waited;
             own.ops[i].priority = (int)below(&random, 3);
+            own.ops[i].yields = below(&random, 2);
         }
         assert_true(fabs(waited - rest) < 1e-9);
         const double other =
@@ -325,6 +351,7 @@ int main(void)
         cmocka_unit_test(test_replay_of_a_chain_stands_still_for_what_is_left),
         cmocka_unit_test(test_replay_ends_where_its_ranks_do),
         cmocka_unit_test(test_replay_of_one_link_takes_turns_by_priority),
+        cmocka_unit_test(test_replay_of_what_yields_stands_back),
         cmocka_unit_test(test_replay_of_two_links_goes_on_beside),
         cmocka_unit_test(test_replay_of_chunks_begins_with_the_first_signal),
         cmocka_unit_test(test_replay_of_chunks_releases_each_await),

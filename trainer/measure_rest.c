@@ -5,6 +5,7 @@
 #include "trainer/measure_rest.h"
 
 #include "base/error.h"
+#include "comm/core/core.h"
 #include "trainer/numbers.h"
 #include "trainer/step_replay.h"
 
@@ -13,12 +14,12 @@
 #include <string.h>
 
 enum {
-    COPIES = 6,       /* of the step, one after the other */
-    FIRST_COPY = 2,   /* between the end of this one, */
-    LAST_COPY = 5,    /* and of this one, a step's length is taken */
-    LINKS_OUT_IN = 3, /* out and in: bits */
-    /* A longer step's chunks are too many to look for the least among. */
-    LEAST_CHUNKS = 20000
+    COPIES = 6,     /* of the step, one after the other */
+    FIRST_COPY = 2, /* between the end of this one, */
+    LAST_COPY = 5,  /* and of this one, a step's length is taken */
+    THE_LINK = 1,   /* out and in as one: an operation takes both */
+    /* The search for the least goes with the square of the copies' chunks. */
+    LEAST_CHUNKS = 5000
 };
 
 /* ---- taking notes ---------------------------------------------------------
@@ -170,6 +171,11 @@ void wefti_rest_take(wefti_rest_log *log, wefti_replica *replica,
 /* Whether all ranks have a step of the same calls. */
 static weft_status agree(wefti_rest_log *log, weft_comm *comm)
 {
+    if (!log->why &&
+        (log->step.call_count == 0 || log->taken[0] < log->samples ||
+         log->taken[1] < log->samples)) {
+        log->why = "steps are missing";
+    }
     double own[6] = {(double)log->step.call_count, (double)log->step.note_count,
                      log->why ? 1 : 0};
     for (size_t i = 0; i < 3; i++) {
@@ -184,9 +190,6 @@ static weft_status agree(wefti_rest_log *log, weft_comm *comm)
         log->why = "another rank has none";
     } else if (own[0] > -own[3] || own[1] > -own[4]) {
         log->why = "ranks post and await in different orders";
-    } else if (log->step.call_count == 0 || log->taken[0] < log->samples ||
-               log->taken[1] < log->samples) {
-        log->why = "steps are missing";
     }
     return status;
 }
@@ -272,13 +275,18 @@ static void put(player *own, wefti_replay_event event)
     own->events[own->event_count++] = event;
 }
 
+/* What is urgent overtakes what moves in bulk, message by message: docs/
+ * network.md, "What goes first". */
 static void play_note(player *own, const wefti_score_note *note, double each)
 {
     const bool posts =
         note->kind == WEFTI_SCORE_POST || note->kind == WEFTI_SCORE_OPEN;
     if (posts) {
-        own->ops[own->op_count] =
-            (wefti_replay_op){.links = LINKS_OUT_IN, .chunks = note->chunk};
+        own->ops[own->op_count] = (wefti_replay_op){
+            .links = THE_LINK,
+            .priority = !wefti_class_is_urgent(note->class_id),
+            .yields = true,
+            .chunks = note->chunk};
         own->played[own->op_count++].note = note;
     }
     const size_t op = find_op(own, note);
@@ -403,6 +411,13 @@ static weft_status name_nodes(const player *own, wefti_measure_rest *rest)
     return WEFT_OK;
 }
 
+/* Of a difference of long times: whole ns, what is below none is rounding, or
+ * a class without which others come later. */
+static double to_ms(double ns)
+{
+    return fmax(round(ns), 0) * 1e-6;
+}
+
 static weft_status compare(player *own, wefti_measure_rest *rest)
 {
     double compute = 0, whole = 0;
@@ -427,11 +442,12 @@ static weft_status compare(player *own, wefti_measure_rest *rest)
     if (status == WEFT_OK) {
         status = find_least(own, &rest->least_ms);
     }
-    rest->rest_ms = (whole - compute) * 1e-6;
-    /* This order is one of them. */
-    rest->least_ms = fmin(rest->least_ms * 1e-6, rest->rest_ms);
+    rest->rest_ms = to_ms(whole - compute);
+    if (!isnan(rest->least_ms)) { /* this order is one of them */
+        rest->least_ms = fmin(to_ms(rest->least_ms), rest->rest_ms);
+    }
     for (int c = 0; c < WEFT_CLASS_COUNT; c++) {
-        rest->class_ms[c] = (whole - rest->class_ms[c]) * 1e-6;
+        rest->class_ms[c] = to_ms(whole - rest->class_ms[c]);
     }
     return status;
 }
@@ -467,20 +483,18 @@ weft_status wefti_rest_find(wefti_rest_log *log, weft_comm *comm,
     for (int c = 0; c < WEFT_CLASS_COUNT; c++) {
         rest_out->class_ms[c] = (double)NAN;
     }
+    double *times = calloc(2 * log->step.call_count + 1, sizeof(*times));
+    if (!times && !log->why) {
+        log->why = "no memory for a step's calls";
+    }
     weft_status status = agree(log, comm);
     rest_out->why = log->why;
-    if (status != WEFT_OK || log->why) {
-        return status;
-    }
-    double *times = calloc(2 * log->step.call_count, sizeof(*times));
-    if (!times) {
-        return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for %zu calls",
-                           log->step.call_count);
-    }
-    double *serial = times + log->step.call_count;
-    status = share(log, comm, times, serial);
-    if (status == WEFT_OK) {
-        status = replay(log, times, serial, rest_out);
+    if (status == WEFT_OK && !log->why) {
+        double *serial = times + log->step.call_count;
+        status = share(log, comm, times, serial);
+        if (status == WEFT_OK) {
+            status = replay(log, times, serial, rest_out);
+        }
     }
     free(times);
     return status;

@@ -10,7 +10,8 @@
  * parameters are gathered in one and awaited in the next, gives a step's length
  * in the middle of them; what that is more than the stretches' sum is the rest.
  * All ranks count as alike, each with one way out and one in, and an operation
- * takes both: on a link it stands alone.
+ * takes both: on a link it stands alone. A class that compute waits for goes
+ * first, as in weft: what moves in bulk stands back for it.
  */
 #ifndef TRAINER_MEASURE_REST_H
 #define TRAINER_MEASURE_REST_H
@@ -29,8 +30,9 @@ typedef struct wefti_rest_node {
 /*
  * Of a step; NAN where why says so.
  *
- * rest_ms    class_ms: what is less without that class
- * least_ms   what no order of operations on the links could hide
+ * rest_ms    class_ms: what is less without that class; whole ns
+ * least_ms   what no order of operations on the links could hide; NAN also
+ *            where a step has too many to search, and why is NULL
  * alone_ms   all operations of a step, one after the other
  * ops        of a step, of each class
  */

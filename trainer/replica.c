@@ -379,7 +379,6 @@ void wefti_replica_work_end(wefti_replica *replica)
     }
 }
 
-/* Buckets come in their order: who asks for one waits for those before too. */
 void wefti_replica_note_bucket(const wefti_replica *replica,
                                wefti_score_kind kind,
                                const weft_bucket_set *set, size_t bucket)
@@ -399,6 +398,7 @@ void wefti_replica_note_bucket(const wefti_replica *replica,
                                                            : WEFTI_SCORE_ALL});
 }
 
+/* Buckets come in their order: who asks for one waits for those before too. */
 weft_status wefti_replica_use(void *context, size_t tensor)
 {
     wefti_replica *replica = context;

@@ -21,13 +21,14 @@
 
 #include <cmocka.h>
 
-enum { RANKS = 2, STEPS = 4, MS = 1000000 };
+enum { RANKS = 2, STEPS = 4, MS = 1000000, MANY = 500 };
 enum { NONE = -1, ALL = -2 };
 
 typedef struct drawing {
     wefti_rest_log log;
     wefti_replica replica;
     int64_t now_ns, late_ns; /* late: in each call of serial steps */
+    size_t chunks;           /* 0: steps of draw_step; else of draw_overtaken */
     bool serial;
 } drawing;
 
@@ -45,14 +46,15 @@ static void set_times(drawing *own, int64_t stretch_ms, int64_t alone_ms)
 static void note(drawing *own, wefti_score_kind kind, weft_class class_id,
                  const char *label)
 {
-    wefti_score_note_down(own->replica.score,
-                          &(wefti_score_note){.kind = kind,
-                                              .class_id = class_id,
-                                              .label = label,
-                                              .of = label,
-                                              .chunk = kind == WEFTI_SCORE_AWAIT
-                                                           ? WEFTI_SCORE_ALL
-                                                           : 1});
+    wefti_score_note_down(
+        own->replica.score,
+        &(wefti_score_note){.kind = kind,
+                            .class_id = class_id,
+                            .label = label,
+                            .of = label,
+                            .chunk = kind == WEFTI_SCORE_AWAIT ? WEFTI_SCORE_ALL
+                                     : own->chunks > 0         ? own->chunks
+                                                               : 1});
 }
 
 /*
@@ -95,6 +97,40 @@ static void draw_step(drawing *own, bool odd)
     set_times(own, 1, 0);
 }
 
+/* A call with one note, or of a post with two. */
+static void draw_call(drawing *own, int64_t stretch_ms, int64_t alone_ms,
+                      wefti_score_kind kind, weft_class class_id,
+                      const char *label)
+{
+    wefti_score_begin(own->replica.score);
+    note(own, kind, class_id, label);
+    if (kind == WEFTI_SCORE_POST) {
+        note(own, WEFTI_SCORE_SERIAL, class_id, label);
+    }
+    wefti_score_end(own->replica.score);
+    set_times(own, stretch_ms, alone_ms);
+}
+
+/*
+ * b, 6 alone, is on the link when a, 2, comes and overtakes it:
+ *
+ *   compute  1 | post b | 1 | post a | 1 | await a | 4 | await b | step
+ *   wall     1            2            3   4         8   9
+ *   link     [b, 1 to 2] [a, 2 to 4] [b, 4 to 9]
+ *
+ * In a step of 7 each stands still for 1; without b one of them, without a none
+ * does. In turn, a would come at 9 and the rest be 6.
+ */
+static void draw_overtaken(drawing *own)
+{
+    draw_call(own, 1, 6, WEFTI_SCORE_POST, WEFT_CLASS_DP, "b");
+    draw_call(own, 1, 2, WEFTI_SCORE_POST, WEFT_CLASS_TP, "a");
+    draw_call(own, 1, 0, WEFTI_SCORE_AWAIT, WEFT_CLASS_TP, "a");
+    draw_call(own, 4, 0, WEFTI_SCORE_AWAIT, WEFT_CLASS_DP, "b");
+    wefti_score_step(own->replica.score);
+    set_times(own, 0, 0);
+}
+
 /* Both kinds, after a first step that does not count and is longer. */
 static void draw_all(drawing *own, int odd_step)
 {
@@ -107,7 +143,11 @@ static void draw_all(drawing *own, int odd_step)
         wefti_score_step(own->replica.score);
         set_times(own, 90, 0);
         for (int i = 0; i < STEPS; i++) {
-            draw_step(own, odd_step == ALL || i == odd_step);
+            if (own->chunks > 0) {
+                draw_overtaken(own);
+            } else {
+                draw_step(own, odd_step == ALL || i == odd_step);
+            }
         }
         wefti_rest_take(&own->log, &own->replica, (wefti_rest_kind)kind, 1);
         assert_null(own->replica.score);
@@ -118,6 +158,7 @@ static void draw_all(drawing *own, int odd_step)
 typedef struct scene {
     int odd_rank, odd_step; /* ALL: each */
     const char *why[RANKS];
+    size_t chunks; /* above 0: of each operation, of draw_overtaken */
 } scene;
 
 static int differs(const char *what, double is, double should_be)
@@ -145,12 +186,25 @@ static int check_rest(const wefti_measure_rest *rest)
     return failed + (rest->nodes[2].label != NULL);
 }
 
+/* Of too many chunks the least is not known. */
+static int check_overtaken(const wefti_measure_rest *rest, size_t chunks)
+{
+    int failed = differs("rest", rest->rest_ms, 2);
+    failed += differs("alone", rest->alone_ms, 8);
+    failed += differs("tp", rest->class_ms[WEFT_CLASS_TP], 2);
+    failed += differs("dp", rest->class_ms[WEFT_CLASS_DP], 1);
+    failed += differs("first", rest->nodes[0].ms, 1);
+    failed += differs("second", rest->nodes[1].ms, 1);
+    return failed + (chunks < MANY ? differs("least", rest->least_ms, 2)
+                                   : !isnan(rest->least_ms));
+}
+
 static int run_rank(weft_comm *comm, void *context)
 {
     const scene *what = context;
     const int rank = weft_comm_get_rank(comm);
     wefti_measure_rest rest;
-    drawing own = {.late_ns = rank == 0 ? 50 * MS : 0};
+    drawing own = {.late_ns = rank == 0 ? 50 * MS : 0, .chunks = what->chunks};
     draw_all(&own, rank == what->odd_rank ? what->odd_step : NONE);
     weft_status status = wefti_rest_find(&own.log, comm, &rest);
     wefti_rest_fini(&own.log);
@@ -159,7 +213,8 @@ static int run_rank(weft_comm *comm, void *context)
     }
     const char *why = what->why[rank];
     if (!why && !rest.why) {
-        return check_rest(&rest);
+        return what->chunks > 0 ? check_overtaken(&rest, what->chunks)
+                                : check_rest(&rest);
     }
     if (!why || !rest.why || !strstr(rest.why, why) || !isnan(rest.rest_ms)) {
         fprintf(stderr, "rank %d: %s, not %s\n", rank,
@@ -180,6 +235,13 @@ static void test_rest_is_what_stands_still_in_the_middle(void **state)
 {
     (void)state;
     run_scene(&(scene){.odd_rank = NONE});
+}
+
+static void test_rest_lets_what_is_urgent_overtake(void **state)
+{
+    (void)state;
+    run_scene(&(scene){.odd_rank = NONE, .chunks = 1});
+    run_scene(&(scene){.odd_rank = NONE, .chunks = MANY});
 }
 
 static void test_rest_of_steps_that_differ_is_refused(void **state)
@@ -209,6 +271,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rest_is_what_stands_still_in_the_middle),
+        cmocka_unit_test(test_rest_lets_what_is_urgent_overtake),
         cmocka_unit_test(test_rest_of_steps_that_differ_is_refused),
         cmocka_unit_test(test_rest_of_a_device_has_a_reason)};
     return cmocka_run_group_tests(tests, NULL, NULL);

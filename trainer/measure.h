@@ -16,9 +16,9 @@
  * Where there are several classes of transfers, comp and ser are run for each
  * by itself too, all others as in ovl: its H compares these.
  *
- * What no order of the same nodes could hide, the rest, and what the bytes cost
- * plain sockets, c, are measured beside: H can be 1 - (rest + c) / x, x being
- * T_ser - T_comp.
+ * What the nodes could not hide in this order of theirs, the rest, and what the
+ * bytes cost plain sockets, c, are measured beside: H can be 1 - (rest + c) /
+ * x, x being T_ser - T_comp.
  *
  * What "nothing" leaves: nodes compute on the values that are there, messages
  * of a pipeline are an element of each chunk, and experts have as many rows as
@@ -59,14 +59,16 @@ typedef struct wefti_measure_terms {
  *
  * gain_ms    x: what serial steps take longer than compute alone
  * over_ms    what overlapped ones do: what is not hidden
- * bare_ms    c: trainer/measure_cost.h
+ * bare_ms    c: trainer/measure_cost.h; of all classes the sum
  * ceiling    1 - (rest + c) / x
  * over_ratio over / (rest + c)
  */
 typedef struct wefti_measure_ceiling {
     double gain_ms, over_ms, rest_ms, bare_ms, ceiling, over_ratio;
     double spread_ms;     /* the larger one of those that over is found from */
-    const char *bare_why; /* NULL: bare sockets were measured */
+    bool bare_nothing;    /* no byte crosses a socket: there is no c to count */
+    const char *bare_why; /* why not, or why a class is not in the sum; NULL: it
+                             was measured */
 } wefti_measure_ceiling;
 
 /* NAN where a value does not apply. */
@@ -108,7 +110,7 @@ WEFT_NODISCARD weft_status wefti_measure_run(wefti_replica *replica,
                                              wefti_measure_result *result_out);
 
 /* Whether what is not hidden exceeds 1.15 times rest and c by more than steps
- * differ. */
+ * differ; never where bare_why says that c is not all there is. */
 bool wefti_measure_exceeds(const wefti_measure_ceiling *ceiling);
 
 /* What a class' H says, in a few words. */

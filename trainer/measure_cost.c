@@ -4,18 +4,28 @@
  */
 #include "trainer/measure_cost.h"
 
-#include "base/error.h"
 #include "comm/core/core.h"
 #include "overlap/bare.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum {
     WARM_ROUNDS = 2, /* not counted */
     ROUNDS = 6,
+    /* Of a round, and of a message: a step's bytes may be gigabytes. */
+    BYTES_MOST = 64 << 20,
     MESSAGES_MOST = 1 << 16
 };
+
+static const char shared[] = "its ranks share memory, nothing crosses a socket";
+static const char some_share[] =
+    "some of its ranks share memory, which a ring of sockets would cost more";
+static const char no_memory[] = "no memory for the messages of plain sockets";
+static const char unconnected[] =
+    "plain sockets do not connect (WEFT_NET_INTERFACE names another way)";
+static const char broken[] = "a connection of plain sockets broke";
 
 /* The communicator of a class: the first that has other ranks; NULL: none. */
 static weft_comm *find_comm(const wefti_replica *replica, weft_class class_id)
@@ -51,68 +61,116 @@ static weft_status run_rounds(wefti_bare *bare, const wefti_bare_round *round,
     return status;
 }
 
-/* What there is of memory; parts are messages of the same bytes. */
-static weft_status make_round(size_t bytes, size_t messages,
-                              wefti_bare_round *round_out,
-                              wefti_bare_part **parts_out,
-                              unsigned char **memory_out)
+/* The largest of each over the ranks. */
+static weft_status agree(weft_comm *comm, int64_t *values, size_t count)
 {
-    const size_t each = bytes / messages;
-    wefti_bare_part *parts = calloc(messages, sizeof(*parts));
-    unsigned char *memory = malloc(each);
-    *parts_out = parts;
-    *memory_out = memory;
-    if (!parts || !memory) {
-        return wefti_error(WEFT_ERR_NO_MEMORY,
-                           "no memory for messages of %zu bytes", each);
-    }
-    memset(memory, 0, each);
-    for (size_t i = 0; i < messages; i++) {
-        parts[i] = (wefti_bare_part){memory, each, each};
-    }
-    *round_out = (wefti_bare_round){parts, messages, each * messages};
-    return WEFT_OK;
+    return weft_allreduce(values, values, count, WEFT_DTYPE_I64, WEFT_REDOP_MAX,
+                          comm, NULL);
 }
 
-static weft_status measure(weft_comm *comm, size_t bytes, size_t messages,
-                           double *cpu_ms_out)
-{
-    wefti_bare_round round = {0};
+/* Messages as long as a step's are; only so many as a round may have. */
+typedef struct messages {
     wefti_bare_part *parts;
     unsigned char *memory;
+    wefti_bare_round round;
+} messages;
+
+static bool make_messages(size_t bytes, size_t count, messages *out)
+{
+    const size_t most = BYTES_MOST;
+    const size_t each = bytes / count < most ? bytes / count : most;
+    count = count < most / each ? count : most / each;
+    *out = (messages){.parts = calloc(count, sizeof(*out->parts)),
+                      .memory = malloc(each)};
+    if (out->memory) {
+        memset(out->memory, 1, each); /* zeros could all be one page */
+    }
+    for (size_t i = 0; out->parts && i < count; i++) {
+        out->parts[i] = (wefti_bare_part){out->memory, each, each};
+    }
+    out->round = (wefti_bare_round){out->parts, count, each * count};
+    return out->parts && out->memory;
+}
+
+static void free_messages(messages *own)
+{
+    free(own->parts);
+    free(own->memory);
+}
+
+/* A rank that finds no way out leaves none waiting: all have one reason. */
+static weft_status measure(weft_comm *comm, size_t bytes, const messages *own,
+                           wefti_measure_cost *cost_out)
+{
     wefti_bare *bare = NULL;
-    weft_status status = make_round(bytes, messages, &round, &parts, &memory);
-    if (status == WEFT_OK) {
-        status = wefti_bare_open(comm, round.wire_bytes, &bare);
+    double sums[2] = {0, 0}; /* CPU time; ranks whose rounds failed */
+    weft_status status = wefti_bare_open(comm, own->round.wire_bytes, &bare);
+    if (status == WEFT_ERR_SYSTEM || status == WEFT_ERR_NO_MEMORY) {
+        cost_out->why = unconnected;
+        return WEFT_OK;
     }
-    if (status == WEFT_OK) {
-        status = run_rounds(bare, &round, cpu_ms_out);
+    if (status != WEFT_OK) {
+        return status;
     }
+    sums[1] = run_rounds(bare, &own->round, &sums[0]) != WEFT_OK;
     wefti_bare_close(bare);
-    free(parts);
-    free(memory);
-    return status == WEFT_OK
-               ? weft_allreduce(cpu_ms_out, cpu_ms_out, 1, WEFT_DTYPE_F64,
-                                WEFT_REDOP_AVG, comm, NULL)
-               : status;
+    status = weft_allreduce(sums, sums, 2, WEFT_DTYPE_F64, WEFT_REDOP_AVG, comm,
+                            NULL);
+    if (sums[1] > 0) {
+        cost_out->why = broken;
+    } else if (status == WEFT_OK) {
+        cost_out->cpu_ms =
+            sums[0] * ((double)bytes / (double)own->round.wire_bytes);
+    }
+    return status;
+}
+
+/* bytes: of count messages, which all ranks have. */
+static weft_status measure_messages(weft_comm *comm, size_t bytes, size_t count,
+                                    wefti_measure_cost *cost_out)
+{
+    messages own;
+    int64_t failed = !make_messages(bytes, count, &own);
+    weft_status status = agree(comm, &failed, 1);
+    if (failed) {
+        cost_out->why = no_memory;
+    } else if (status == WEFT_OK) {
+        status = measure(comm, bytes, &own, cost_out);
+    }
+    free_messages(&own);
+    return status;
 }
 
 weft_status wefti_cost_find(const wefti_replica *replica, weft_class class_id,
-                            size_t bytes, size_t messages,
+                            size_t bytes, size_t operations,
                             wefti_measure_cost *cost_out)
 {
     weft_comm *comm = find_comm(replica, class_id);
-    *cost_out = (wefti_measure_cost){0};
-    messages = messages < 1               ? 1
-               : messages > MESSAGES_MOST ? MESSAGES_MOST
-                                          : messages;
-    if (!comm || bytes < messages) {
+    *cost_out = (wefti_measure_cost){.cpu_ms = (double)NAN};
+    if (!comm) {
         cost_out->why = "nothing is sent";
+        cost_out->nothing = true;
         return WEFT_OK;
     }
-    if (comm->local_count == weft_comm_get_nranks(comm)) {
-        cost_out->why = "its ranks share memory, nothing crosses a socket";
-        return WEFT_OK;
+    int64_t most[] = {comm->local_count, (int64_t)operations, (int64_t)bytes};
+    weft_status status = agree(comm, most, sizeof(most) / sizeof(*most));
+    if (status != WEFT_OK) {
+        return status;
     }
-    return measure(comm, bytes, messages, &cost_out->cpu_ms);
+    const size_t agreed = (size_t)most[2];
+    size_t count = (size_t)most[1] < MESSAGES_MOST ? (size_t)most[1]
+                                                   : (size_t)MESSAGES_MOST;
+    count = count < 1 ? 1 : count;
+    if (agreed < count) {
+        cost_out->why = "nothing is sent";
+        cost_out->nothing = true;
+    } else if (most[0] == weft_comm_get_nranks(comm)) {
+        cost_out->why = shared;
+        cost_out->nothing = true;
+    } else if (most[0] > 1) {
+        cost_out->why = some_share;
+    } else {
+        status = measure_messages(comm, agreed, count, cost_out);
+    }
+    return status;
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * trainer/measure_cost.h - what a class' transfers cost compute at least: the
- * CPU time that plain sockets take for as many bytes in as many messages, alone
- * and over the same links, measured. Nothing of weft is in it, and no sum, no
- * cast and no copy from place to place.
+ * CPU time that plain sockets take for as many bytes in as many messages as
+ * there are operations, alone and over the same links, measured. Nothing of
+ * weft is in it, and no sum, no cast and no copy from place to place.
  */
 #ifndef TRAINER_MEASURE_COST_H
 #define TRAINER_MEASURE_COST_H
@@ -11,25 +11,30 @@
 #include "trainer/replica.h"
 
 /*
- * cpu_ms   of a step and rank, the ranks' mean; 0 where why says so
- * why      NULL: it was measured
+ * cpu_ms   of a step and rank, the ranks' mean; NAN where why says so
+ * nothing  with why: no byte crosses a socket, so c is in no ceiling
+ * why      a literal; NULL: it was measured
  */
 typedef struct wefti_measure_cost {
     double cpu_ms;
+    bool nothing;
     const char *why;
 } wefti_measure_cost;
 
 /*
  * wefti_cost_find - of one class; all its ranks together. The ranks of its
- * communicator send to each other round a ring.
+ * communicator, of several the first, send to each other round a ring, if no
+ * two of them share memory: else most of that ring crosses no link. A round has
+ * 64 MiB at most, of messages of the same size; its time counts by the byte.
  *
- * bytes      that a rank sends in a step, in so many messages
+ * bytes        that a rank sends in a step, in so many operations; of ranks
+ *              that differ the most
  *
- * Returns     OK | as wefti_bare_open and _wait | comm's fault.
+ * Returns     OK, also where why says what failed, on all ranks | comm's fault.
  */
 WEFT_NODISCARD weft_status wefti_cost_find(const wefti_replica *replica,
                                            weft_class class_id, size_t bytes,
-                                           size_t messages,
+                                           size_t operations,
                                            wefti_measure_cost *cost_out);
 
 #endif

@@ -71,8 +71,12 @@ static void print_ceiling(const char *name, const wefti_measure_ceiling *own,
     print_ratio(file, "of at most", own->ceiling);
     fprintf(file, "  not hidden %.3f ms", own->over_ms);
     print_ratio(file, "=", own->over_ratio);
-    fprintf(file, " x (rest %.3f + c %.3f)%s%s%s\n", own->rest_ms, own->bare_ms,
-            own->bare_why ? "; c: " : "", own->bare_why ? own->bare_why : "",
+    fprintf(file, " x (rest %.3f", own->rest_ms);
+    if (!isnan(own->bare_ms)) {
+        fprintf(file, " + c %.3f", own->bare_ms);
+    }
+    fprintf(file, ")%s%s%s\n", own->bare_why ? "; c: " : "",
+            own->bare_why ? own->bare_why : "",
             wefti_measure_exceeds(own) ? ": more than 1.15 times" : "");
 }
 
@@ -96,9 +100,10 @@ static void print_rest(const wefti_measure_result *result, FILE *file)
     if (there > 1) {
         print_ceiling("all", &result->ceiling, result->hiding_ratio, file);
     }
-    fprintf(file,
-            "  rest %.3f ms of %.3f alone, in any order %.3f:", rest->rest_ms,
-            rest->alone_ms, rest->least_ms);
+    fprintf(file, "  rest %.3f ms of %.3f alone,", rest->rest_ms,
+            rest->alone_ms);
+    print_ratio(file, "in any order", rest->least_ms);
+    fprintf(file, ":");
     for (size_t i = 0; i < WEFTI_REST_NODES && rest->nodes[i].label; i++) {
         fprintf(file, "%s %s %s %.3f", i > 0 ? "," : "",
                 weft_class_text(rest->nodes[i].class_id), rest->nodes[i].label,

@@ -204,6 +204,11 @@ class PipeProcesses(unittest.TestCase):
                                        delta=1e-6)
             self.assertIn("  %s " % name, got.stdout)
             self.assertIn(own["verdict"], got.stdout)
+        for own in [measured, *measured["classes"].values()]:
+            self.assertIsNone(own["bare_cpu_ms"])
+            self.assertEqual(own["bare_why"], "there is no rest")
+            self.assertIsNone(own["hiding_ceiling"])
+            self.assertFalse(own["exceeds"])
         self.assertIsNone(measured["rest"]["rest_ms"])
         self.assertIn("pipeline", measured["rest"]["why"])
         self.assertIn("rest n/a: stages of a pipeline", got.stdout)
@@ -229,16 +234,20 @@ class PipeProcesses(unittest.TestCase):
         self.assertTrue(labels)
         self.assertLessEqual({kind for kind, _ in labels}, {"dp", "tp"})
         for own in measured["classes"].values():
-            if SPEC is None:
-                self.assertIn("share memory", own["bare_why"])
-            if own["bare_why"] is None:
-                self.assertGreater(own["bare_cpu_ms"], 0)
-            else:
-                self.assertEqual(own["bare_cpu_ms"], 0)
+            self.assertIn("share memory", own["bare_why"])
+            self.assertIsNone(own["bare_cpu_ms"])
+            self.assertFalse(own["exceeds"])
+            if own["hiding_ratio"] is not None:
+                self.assertAlmostEqual(
+                    own["hiding_ceiling"],
+                    1 - own["rest_ms"] / own["serial_more_ms"], delta=1e-6)
             self.assertLessEqual(own["rest_ms"], rest["rest_ms"] + 1e-3)
             self.assertAlmostEqual(
                 own["not_hidden_ms"], measured["overlapped_ms"]["median"] -
                 own["without_ms"]["median"], delta=1e-6)
+        self.assertIsNone(measured["bare_cpu_ms"])
+        self.assertIn("share memory", measured["bare_why"])
+        self.assertFalse(measured["exceeds"])
         self.assertIn("in any order", got.stdout)
 
     def test_impossible_layouts_are_refused_once(self):

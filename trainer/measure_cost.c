@@ -21,7 +21,7 @@ enum {
 
 static const char shared[] = "its ranks share memory, nothing crosses a socket";
 static const char some_share[] =
-    "some of its ranks share memory, which a ring of sockets would cost more";
+    "some of its ranks share memory, where a ring of sockets would cost more";
 static const char no_memory[] = "no memory for the messages of plain sockets";
 static const char unconnected[] =
     "plain sockets do not connect (WEFT_NET_INTERFACE names another way)";

@@ -100,7 +100,7 @@ static void print_rest(const wefti_measure_result *result, FILE *file)
     if (there > 1) {
         print_ceiling("all", &result->ceiling, result->hiding_ratio, file);
     }
-    fprintf(file, "  rest %.3f ms of %.3f alone,", rest->rest_ms,
+    fprintf(file, "  rest %.3f ms of %.3f alone", rest->rest_ms,
             rest->alone_ms);
     print_ratio(file, "in any order", rest->least_ms);
     fprintf(file, ":");

@@ -22,7 +22,7 @@
 #include <cmocka.h>
 
 enum { RANKS = 2, STEPS = 4, MS = 1000000, MANY = 500 };
-enum { NONE = -1, ALL = -2 };
+enum { NONE = -1, ALL = -2, MISSING = -3 };
 
 typedef struct drawing {
     wefti_rest_log log;
@@ -142,7 +142,8 @@ static void draw_all(drawing *own, int odd_step)
         wefti_rest_listen(&own->log, &own->replica);
         wefti_score_step(own->replica.score);
         set_times(own, 90, 0);
-        for (int i = 0; i < STEPS; i++) {
+        const int count = odd_step == MISSING ? STEPS - 1 : STEPS;
+        for (int i = 0; i < count; i++) {
             if (own->chunks > 0) {
                 draw_overtaken(own);
             } else {
@@ -156,7 +157,7 @@ static void draw_all(drawing *own, int odd_step)
 
 /* What a world is to show: which rank's step is odd, and what comes of it. */
 typedef struct scene {
-    int odd_rank, odd_step; /* ALL: each */
+    int odd_rank, odd_step; /* ALL: each; MISSING: it has one step less */
     const char *why[RANKS];
     size_t chunks; /* above 0: of each operation, of draw_overtaken */
 } scene;
@@ -253,6 +254,9 @@ static void test_rest_of_steps_that_differ_is_refused(void **state)
     run_scene(&(scene){.odd_rank = 0,
                        .odd_step = ALL,
                        .why = {"ranks post and", "ranks post and"}});
+    run_scene(&(scene){.odd_rank = 1,
+                       .odd_step = MISSING,
+                       .why = {"another rank has none", "steps are missing"}});
 }
 
 static void test_rest_of_a_device_has_a_reason(void **state)

@@ -250,6 +250,22 @@ class PipeProcesses(unittest.TestCase):
         self.assertFalse(measured["exceeds"])
         self.assertIn("in any order", got.stdout)
 
+    def test_measure_of_one_rank_has_nothing_to_hide(self):
+        got, _ = self.train(
+            1, "--measure", "--json", self.path("json"),
+            "--set", "parallel.pipeline_model_parallel_size=1",
+            "--set", "model.seq_length=8", "--set", "train.steps=1",
+            "--set", "train.global_batch_size=8")
+        self.assertEqual(got.returncode, 0, got.stderr)
+        with open(self.path("json")) as file:
+            measured = json.load(file)["measured"]
+        self.assertEqual(measured["classes"], {})
+        self.assertEqual(measured["bare_why"], "nothing is sent")
+        for name in ("hiding_ratio", "hiding_ceiling", "bare_cpu_ms",
+                     "not_hidden_ratio"):
+            self.assertIsNone(measured[name], name)
+        self.assertFalse(measured["exceeds"])
+
     def test_impossible_layouts_are_refused_once(self):
         for setting, message in (
                 ("parallel.pipeline_model_parallel_size=3",

@@ -24,7 +24,7 @@ static const char some_share[] =
     "some of its ranks share memory, where a ring of sockets would cost more";
 static const char no_memory[] = "no memory for the messages of plain sockets";
 static const char unconnected[] =
-    "plain sockets do not connect (WEFT_NET_INTERFACE names another way)";
+    "plain sockets cannot be opened (WEFT_NET_INTERFACE names another way)";
 static const char broken[] = "a connection of plain sockets broke";
 
 /* The communicator of a class: the first that has other ranks; NULL: none. */

@@ -3,9 +3,9 @@
  * kernels/math/onednn.h - products by oneDNN, opened at run time: the file that
  * WEFT_ONEDNN names. One thread, as all of a rank's math.
  *
- * f32, where the processor has AVX-512: there it is faster than OpenBLAS, and
- * knows processors that are newer than itself, which OpenBLAS does not. Not
- * with AVX2, where it was as often slower (docs/kernels.md).
+ * f32, where the processor has AVX-512: there it is faster than OpenBLAS
+ * (docs/kernels.md), and knows processors that are newer than itself, which
+ * OpenBLAS does not. Not with AVX2, where that has not been shown.
  *
  * bf16, where the processor multiplies that: a shape's kernel is made at its
  * first use (about 1 ms) and kept, the last WEFTI_ONEDNN_KEPT of them.

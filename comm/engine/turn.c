@@ -228,7 +228,7 @@ static void drive(wefti_engine *engine, const wefti_idle *idle,
             return;
         }
         if (news.moved) {
-            patience = (wefti_turn_patience){0, 0, 0, 0, 0};
+            patience = (wefti_turn_patience){0};
             continue;
         }
         const bool awake =

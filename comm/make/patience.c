@@ -6,12 +6,11 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/relax.h"
 #include "comm/control/fault.h"
 #include "comm/engine/engine.h"
 #include "comm/post/consensus.h"
 #include "comm/watch/peer_life.h"
-
-#include <time.h>
 
 enum { GRACE_S = 10 /* for what has ended on another rank already */ };
 
@@ -31,7 +30,6 @@ wefti_patience wefti_patience_begin(weft_comm *comm, const char *what)
 {
     return (wefti_patience){.comm = comm,
                             .what = what,
-                            .pause_ns = 50000,
                             .limit_ns = comm->timeout_ns,
                             .until_ns = wefti_clock_ns() + comm->timeout_ns};
 }
@@ -54,7 +52,6 @@ static bool has_one_concluded(weft_comm *comm)
 
 weft_status wefti_patience_go_on(wefti_patience *own)
 {
-    const struct timespec pause = {.tv_nsec = own->pause_ns};
     weft_comm *comm = own->comm;
     const int64_t grace_ns = INT64_C(1000000000) * GRACE_S;
     const int lost = find_lost(comm);
@@ -76,8 +73,7 @@ weft_status wefti_patience_go_on(wefti_patience *own)
                            (long long)(own->limit_ns / 1000000),
                            own->concluded ? " after another rank's" : "");
     }
-    nanosleep(&pause, NULL);
-    own->pause_ns += own->pause_ns < 1000000 ? own->pause_ns / 8 : 0;
+    wefti_relax_longer(&own->pause_ns);
     return WEFT_OK;
 }
 

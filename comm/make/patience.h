@@ -14,7 +14,7 @@ typedef struct wefti_patience {
     weft_comm *comm;
     const char *what;
     int64_t limit_ns, until_ns;
-    int64_t pause_ns; /* the next one */
+    int64_t pause_ns; /* the last one */
     bool concluded;
 } wefti_patience;
 

@@ -8,13 +8,13 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/relax.h"
 #include "comm/watch/peer_life.h"
 #include "device/cuda.h"
 #include "device/holds.h"
 
 #include <sched.h>
 #include <stdlib.h>
-#include <time.h>
 
 static const int64_t end_ns = INT64_C(10000000000);
 
@@ -69,13 +69,12 @@ static bool await(wefti_streams *streams,
                   bool (*has)(const wefti_streams *streams, int peer),
                   int64_t until_ns)
 {
-    struct timespec pause = {0, 50000}; /* then longer ones, to 1 ms */
+    int64_t pause_ns = 0;
     bool there;
     while (!(there = has ? have_all(streams, has) : have_ended(streams)) &&
            wefti_clock_ns() < until_ns) {
         wefti_device_tend(streams->comm->device);
-        nanosleep(&pause, NULL);
-        pause.tv_nsec += pause.tv_nsec < 1000000 ? pause.tv_nsec / 8 : 0;
+        wefti_relax_longer(&pause_ns);
     }
     return there;
 }

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/relax.h"
 #include "base/thread.h"
 #include "comm/control/fault.h"
 #include "comm/core/wake.h"
@@ -15,27 +16,14 @@
 
 #include <sched.h>
 #include <stdlib.h>
-#include <time.h>
 
 enum {
-    PAUSE_NS = 50000, /* between looks at what is in progress, first */
-    PAUSE_MOST_NS = 1000000,
-    LOOKS_AT_ONCE = 100, /* of these, before pauses */
+    LOOKS_AT_ONCE = 100, /* at what is in progress, before pauses */
     LOOK_NS = 1000000,   /* between questions for errors */
     CALLS_NS = 500000000 /* an abort waits so long for calls to return */
 };
 
 static const int64_t end_ns = 10000000000; /* of NCCL's own end, or abort */
-
-/* Between looks at what NCCL does: each longer than the one before. */
-static void pause_longer(int64_t *last_ns)
-{
-    *last_ns = *last_ns < PAUSE_NS        ? PAUSE_NS
-               : *last_ns < PAUSE_MOST_NS ? *last_ns + *last_ns / 8
-                                          : *last_ns;
-    const struct timespec pause = {.tv_nsec = *last_ns};
-    (void)nanosleep(&pause, NULL);
-}
 
 weft_status wefti_twin_create(weft_comm *comm, const wefti_nccl_api *api,
                               bool small_floats, wefti_twin **twin_out)
@@ -64,7 +52,7 @@ int wefti_twin_settle(wefti_twin *twin, int result)
         if (result == WEFTI_NCCL_IN_PROGRESS && looks++ < LOOKS_AT_ONCE) {
             sched_yield();
         } else if (result == WEFTI_NCCL_IN_PROGRESS) {
-            pause_longer(&pause_ns);
+            wefti_relax_longer(&pause_ns);
         }
     }
     return result;
@@ -79,7 +67,7 @@ static void await_calls(wefti_twin *twin, bool *held_out)
     atomic_store(&twin->aborted, true);
     *held_out = pthread_mutex_trylock(&twin->calls) == 0;
     while (!*held_out && wefti_clock_ns() < until_ns) {
-        pause_longer(&pause_ns);
+        wefti_relax_longer(&pause_ns);
         *held_out = pthread_mutex_trylock(&twin->calls) == 0;
     }
 }
@@ -157,7 +145,7 @@ static weft_status finalize(wefti_twin *twin)
     int64_t pause_ns = 0;
     int result = twin->api->ncclCommFinalize(twin->handle);
     while (result == WEFTI_NCCL_IN_PROGRESS && wefti_clock_ns() < until_ns) {
-        pause_longer(&pause_ns);
+        wefti_relax_longer(&pause_ns);
         const int asked =
             twin->api->ncclCommGetAsyncError(twin->handle, &result);
         result = asked == WEFTI_NCCL_SUCCESS ? result : asked;
@@ -193,7 +181,7 @@ bool wefti_twin_await_abort(const wefti_twin *twin)
     int64_t pause_ns = 0;
     while (atomic_load(&twin->end) != WEFTI_TWIN_OVER &&
            wefti_clock_ns() < until_ns) {
-        pause_longer(&pause_ns);
+        wefti_relax_longer(&pause_ns);
     }
     return atomic_load(&twin->end) == WEFTI_TWIN_OVER;
 }

@@ -71,6 +71,8 @@ class WeftPerf(unittest.TestCase):
         self.assertEqual(row["wrong"], 0)
         self.assertEqual(row["redop"] is None, "reduce" not in op)
         self.assertTrue(row["algorithm"] and row["fabric"])
+        self.assertNotIn("unknown", row["algorithm"])
+        self.assertEqual(row["algorithm"] == "message", op == "sendrecv")
         time = row["time_us"]
         self.assertTrue(0 < time["min"] <= time["p10"] <= time["median"] <=
                         time["p90"] <= time["max"])

@@ -168,10 +168,12 @@ static void warn_of_dropped(wefti_loop *loop)
 static void note(wefti_loop *loop)
 {
     const wefti_replica *replica = loop->replica;
-    wefti_page_note(loop->page, &loop->pending);
-    if (replica->pipe.info.ranks > 1 &&
-        !wefti_pause_is_partial(replica->pause)) {
-        wefti_page_keep(loop->page, replica->pipe.pipeline, &loop->pending);
+    if (loop->page) {
+        wefti_page_note(loop->page, &loop->pending);
+    }
+    if (loop->log && !wefti_pause_is_partial(replica->pause)) {
+        wefti_step_log_add(loop->log, loop->pending.step, loop->pending.step_ms,
+                           weft_pipeline_get_spans(replica->pipe.pipeline));
     }
 }
 
@@ -221,9 +223,7 @@ static weft_status run_one(wefti_loop *loop)
         take_recompute(loop->replica, &loop->pending);
         loop->any_pending = true;
         keep_times(loop, &loop->pending);
-        if (loop->page) {
-            note(loop);
-        }
+        note(loop);
         warn_of_dropped(loop);
     }
     return status;

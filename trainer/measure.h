@@ -113,7 +113,10 @@ WEFT_NODISCARD weft_status wefti_measure_run(wefti_replica *replica,
  * differ; never where bare_why says that c is not all there is. */
 bool wefti_measure_exceeds(const wefti_measure_ceiling *ceiling);
 
-/* What a class' H says, in a few words. */
+/*
+ * wefti_measure_verdict - what H says, in a few words: of a class, or of all
+ * (WEFT_CLASS_COUNT). Nothing is called hidden that slows compute by a tenth.
+ */
 const char *wefti_measure_verdict(const wefti_measure_result *result,
                                   weft_class class_id);
 

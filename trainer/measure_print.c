@@ -6,6 +6,9 @@
 
 #include <math.h>
 
+/* Of s_C: beyond it, time under compute is not time saved. */
+static const double SLOWED_MOST = 1.1;
+
 static const char *oversubscribed(const wefti_measure_result *result)
 {
     return result->cpu_share < 0.9 ? "oversubscribed: proves nothing" : NULL;
@@ -14,13 +17,17 @@ static const char *oversubscribed(const wefti_measure_result *result)
 const char *wefti_measure_verdict(const wefti_measure_result *result,
                                   weft_class class_id)
 {
-    const double ratio = result->classes[class_id].hiding_ratio;
+    const double ratio = class_id < WEFT_CLASS_COUNT
+                             ? result->classes[class_id].hiding_ratio
+                             : result->hiding_ratio;
     const char *nothing = oversubscribed(result);
+    const bool slows = result->s_C > SLOWED_MOST;
     return nothing        ? nothing
            : isnan(ratio) ? "serial steps are not longer by 3 spreads"
+           : ratio <= 0   ? "no shorter than serial"
+           : slows        ? "shorter than serial, but compute is slowed"
            : ratio >= 0.9 ? "hidden"
-           : ratio > 0    ? "hidden in part"
-                          : "no shorter than serial";
+                          : "hidden in part";
 }
 
 static void print_ratio(FILE *file, const char *name, double value)

@@ -16,6 +16,7 @@ this last one, over emulated hosts: that needs root and iproute2.
 import contextlib
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -172,8 +173,22 @@ class PipeProcesses(unittest.TestCase):
         self.assertIn("goes on after step 4", got.stderr)
         self.assertEqual(lines[-1]["step"], 5)
 
+    def check_verdict(self, measured, text):
+        """The summary says H once it is known, not O; nothing is hidden that
+        slows compute by more than a tenth."""
+        shown = [line for line in text.splitlines()
+                 if re.match(r"[HO] {10}", line)]
+        self.assertEqual(len(shown), 1, text)
+        known = measured["hiding_ratio"] is not None
+        self.assertEqual(shown[0][0], "H" if known else "O")
+        if known:
+            self.assertIn(measured["verdict"], shown[0])
+        if measured["s_C"] is not None and measured["s_C"] > 1.1:
+            for own in [measured, *measured["classes"].values()]:
+                self.assertNotIn("hidden", own["verdict"])
+
     def test_measured_terms_add_up_and_each_class_has_its_row(self):
-        got, _ = self.train(
+        got, lines = self.train(
             4, "--measure", "--json", self.path("json"),
             "--set", "parallel.pipeline_model_parallel_size=2",
             "--set", "parallel.tensor_model_parallel_size=2",
@@ -186,6 +201,11 @@ class PipeProcesses(unittest.TestCase):
         self.assertAlmostEqual(
             sum(ms for name, ms in terms.items() if name != "step_ms"),
             terms["step_ms"], delta=1e-3)
+        # What rank 0 must wait for in any case, if nothing else delays it.
+        self.assertGreater(lines[-1]["bubble_planned_ms"], 0)
+        self.assertLess(lines[-1]["bubble_planned_ms"],
+                        lines[-1]["step_ms_max"])
+        self.check_verdict(measured, got.stdout)
         self.assertEqual(sorted(measured["classes"]), ["pp", "tp"])
         for name, own in measured["classes"].items():
             self.assertGreater(own["transfer_ms"], 0, name)

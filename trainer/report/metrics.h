@@ -60,7 +60,7 @@ typedef struct wefti_metrics_step {
     double rest_ms, bare_cpu_ms;
     double s_C; /* interference: compute beside transfers / alone */
     double s_M; /* interference: transfers beside compute / alone */
-    double bubble_planned_ms;
+    double bubble_planned_ms; /* of a pipeline's median step, on paper */
 } wefti_metrics_step;
 
 /*

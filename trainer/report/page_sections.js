@@ -23,6 +23,8 @@ function putTiles() {
     const tile = (name, value, more) => html("div", {class: "tile"},
         html("span", {}, name), html("b", {}, value), html("span", {}, more));
     const hidden = summary.overlap_ratio;
+    const known = "measured" in summary &&
+        summary.measured.hiding_ratio !== null;
     const tiles = [];
     if (facts.val_loss !== null) {
         tiles.push(tile("validation loss", fixed(facts.val_loss, 4), "from " +
@@ -33,11 +35,14 @@ function putTiles() {
             "all ranks, median step"));
         tiles.push(tile("step", fixed(median.step_ms, 2) + " ms",
             percent(median.compute_ms, median.step_ms) + " of it compute"));
-        tiles.push(tile("O, transfers under compute",
-            hidden === null ? "n/a" : percent(hidden),
-            hidden === null ? "there are none"
-                : crowded ? "oversubscribed: proves nothing"
-                    : "of their time, median"));
+        tiles.push(known
+            ? tile("H", fixed(summary.measured.hiding_ratio, 2),
+                summary.measured.verdict)
+            : tile("O, transfers under compute",
+                hidden === null ? "n/a" : percent(hidden),
+                hidden === null ? "there are none"
+                    : crowded ? "oversubscribed: proves nothing"
+                        : "of their time, median"));
     }
     if (summary.mfu !== null) {
         tiles.push(tile("MFU", percent(summary.mfu),

@@ -257,6 +257,8 @@ static void put_measured(wefti_json *json, const wefti_measure_result *result)
     wefti_facts_fields(json, of_measured, result);
     wefti_facts_object(json, "terms", of_measured_terms, &result->terms);
     put_ceiling(json, &result->ceiling);
+    wefti_json_text(json, "verdict",
+                    wefti_measure_verdict(result, WEFT_CLASS_COUNT));
     put_rest(json, &result->rest);
     put_measured_classes(json, result);
     wefti_json_object_close(json);

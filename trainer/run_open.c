@@ -140,6 +140,16 @@ static weft_status open_device(wefti_run_state *state)
                : status;
 }
 
+/* Of a GPU, where the configuration could be read; another device, and what no
+ * GPU can part, is refused. */
+static int count_sms(const wefti_run_state *state)
+{
+    const char *kind = state->config.train.device;
+    return kind && strcmp(kind, "cuda") == 0
+               ? (int)state->config.overlap.comm_sms
+               : 0;
+}
+
 static weft_status create_comm(wefti_run_state *state)
 {
     weft_status status = open_device(state);
@@ -150,7 +160,8 @@ static weft_status create_comm(wefti_run_state *state)
                                .id = state->how.id,
                                .rank = state->how.rank,
                                .nranks = state->how.nranks,
-                               .device = state->device};
+                               .device = state->device,
+                               .sm_budget = count_sms(state)};
     status = weft_comm_create(&config, &state->comm);
     wefti_flight_watch(state->how.flight, state->comm);
     return status;

@@ -249,6 +249,17 @@ static void test_config_memory_of_the_host_is_no_other(void **state)
                  "memory.ema_export: true has no average to write");
 }
 
+static void test_config_parts_only_a_gpu(void **state)
+{
+    (void)state;
+    check_layout("overlap: {comm_sms: 8}", 1,
+                 "overlap.comm_sms: 8 is a part of a GPU, and train.device: "
+                 "host has no multiprocessors; allowed is 0");
+    check_layout("overlap: {comm_sms: 8}\ntrain: {device: shadow}", 1,
+                 "train.device: shadow has no multiprocessors");
+    check_layout("overlap: {comm_sms: 8}\ntrain: {device: cuda}", 1, NULL);
+}
+
 static void test_config_documents_end_with_a_token(void **state)
 {
     (void)state;
@@ -284,6 +295,7 @@ int main(void)
         cmocka_unit_test(test_config_schedule_of_a_file_is_joined),
         cmocka_unit_test(test_config_context_divides_tokens_and_heads),
         cmocka_unit_test(test_config_memory_of_the_host_is_no_other),
+        cmocka_unit_test(test_config_parts_only_a_gpu),
         cmocka_unit_test(test_config_documents_end_with_a_token),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -205,7 +205,7 @@ const wefti_config_key wefti_config_keys[] = {
      .about = "dispatch and combine of experts run under compute"},
     {REAL(overlap, bucket_mb, 0.001, 65536, "16"),
      .about = "size of a bucket of gradients, 1e6 bytes"},
-    {INT(overlap, comm_sms, 0, 1024, "0"), .now = "0",
+    {INT(overlap, comm_sms, 0, 1024, "0"),
      .about = "multiprocessors of a GPU that communication may keep; 0: all"},
 
     {WORD(memory, recompute, recomputes, "none"),

@@ -297,9 +297,17 @@ static weft_status check_warmup(const wefti_config *config)
                       steps);
 }
 
-/* The host writes from its own memory. */
+/* Communication keeps to a part of a GPU only; and the host writes from its own
+ * memory. */
 static weft_status check_device(const wefti_config *config)
 {
+    if (config->overlap.comm_sms > 0 &&
+        strcmp(config->train.device, "cuda") != 0) {
+        return refuse_key(config, "overlap", "comm_sms",
+                          "is a part of a GPU, and train.device: %s has no "
+                          "multiprocessors; allowed is 0",
+                          config->train.device);
+    }
     return strcmp(config->train.device, "host") != 0 &&
                    config->checkpoint.every > 0 && !config->checkpoint.async
                ? refuse_key(config, "checkpoint", "async",

@@ -132,7 +132,6 @@ class Devices(unittest.TestCase):
                          "parallel.context_layout=zigzag")
         self.compare(2, *context, "--set", "parallel.context_parallel=ulysses")
 
-    @unittest.skipIf(KIND == "cuda", "cuda refuses packed sequences")
     def test_documents(self):
         """Words, alone and where ranks share sequences."""
         words = ("--set", "data.document_end=32")

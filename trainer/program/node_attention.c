@@ -81,14 +81,16 @@ static parts parts_of(const wefti_node_args *args, const void *qkv,
                 width)};
 }
 
-/* Attention of so many sequences. */
-static wefti_math_heads attends(const wefti_node_heads *heads, size_t sequences)
+/* Attention of so many sequences, or of a document. */
+static wefti_math_heads attends(const wefti_node_heads *heads, size_t sequences,
+                                bool document)
 {
     return (wefti_math_heads){.sequences = sequences,
                               .heads = heads->heads,
                               .kv_heads = heads->kv_heads,
                               .scale = 1.0 / sqrt((double)heads->head_dim),
-                              .causal = !heads->sees_all};
+                              .causal = !heads->sees_all,
+                              .once = document};
 }
 
 /* Queries and keys lie side by side: one turn for all heads of a sequence. */
@@ -184,7 +186,8 @@ weft_status wefti_node_attention_forward(const wefti_node_args *args,
         const parts in = parts_in(args, qkv, heads, &own);
         const tensor o = rows_of(args, out, &own, wefti_node_heads_out(heads));
         const tensor sums = sums_of(lse, &own, heads->heads);
-        const wefti_math_heads how = attends(heads, own.sequences);
+        const wefti_math_heads how =
+            attends(heads, own.sequences, all.walk.documents->starts != NULL);
         status = wefti_stream_attention_forward(
             args->pass->compute, &o, &sums, &in.q, &in.k, &in.v, &how, false);
     }
@@ -219,7 +222,8 @@ weft_status wefti_node_attention_backward(const wefti_node_args *args,
         const tensor above = rows_of(args, dout, &own, width);
         const tensor sums = sums_of(lse, &own, heads->heads);
         const tensor dots = sums_of(delta, &own, heads->heads);
-        const wefti_math_heads how = attends(heads, own.sequences);
+        const wefti_math_heads how =
+            attends(heads, own.sequences, all.walk.documents->starts != NULL);
         status = wefti_stream_attention_backward(
             args->pass->compute, &d.q, &d.k, &d.v, &above, &in.q, &in.k, &in.v,
             &o, &sums, &dots, &how, false);
@@ -254,7 +258,7 @@ static block block_of(const wefti_node_args *args,
                  .queries = sequences * seen->queries,
                  .key = seen->key,
                  .keys = sequences * seen->keys,
-                 .how = attends(heads, sequences)};
+                 .how = attends(heads, sequences, false)};
     own.how.causal = seen->causal;
     own.how.causal_offset = seen->offset;
     return own;
@@ -272,7 +276,7 @@ static block document_block(const wefti_node_args *args,
                  .queries = cut->queries,
                  .key = cut->key,
                  .keys = cut->keys,
-                 .how = attends(heads, 1)};
+                 .how = attends(heads, 1, true)};
     own.how.causal = cut->causal;
     own.how.causal_offset = cut->offset;
     return own;

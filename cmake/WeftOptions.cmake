@@ -72,7 +72,12 @@ endif()
 # across them it costs a fifth less. Targets with the property WEFT_INLINED take
 # part; their objects keep plain code too, so that the tests, a hundred of
 # programs, link without a second compilation.
+#
+# Each such link optimises the same files anew, for 15 to 20 s of CPU time: in
+# libraries of doors it may be left out, of whose code libweft's is most. The
+# preset release sets it again.
 option(WEFT_LTO "inline across files, in what a release installs" ON)
+option(WEFT_LTO_DOORS "also in the libraries of doors/" ON)
 if(WEFT_LTO AND CMAKE_C_COMPILER_ID STREQUAL "GNU" AND NOT WEFT_SANITIZE)
     set(inlined $<BOOL:$<TARGET_PROPERTY:WEFT_INLINED>>)
     target_compile_options(weft_flags INTERFACE

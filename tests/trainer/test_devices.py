@@ -26,6 +26,8 @@ import sys
 import tempfile
 import unittest
 
+from products import WITHOUT_ONEDNN
+
 PARTS = sys.argv[3:] if "-k" in sys.argv[3:4] else []
 LAUNCHER = [] if PARTS else sys.argv[3:]
 DOCS = sys.argv[2]
@@ -65,7 +67,8 @@ class Devices(unittest.TestCase):
              os.path.join(BIN, "weft-run"), "-n", str(nranks),
              os.path.join(BIN, "weft-train"), self.config,
              "--set", "train.device=" + kind, *more],
-            capture_output=True, text=True, timeout=DEADLINE_S)
+            capture_output=True, text=True, timeout=DEADLINE_S,
+            env={**os.environ, **(WITHOUT_ONEDNN if FEW else {})})
 
     def train(self, nranks, kind, *more):
         steps = os.path.join(self.folder, "steps")

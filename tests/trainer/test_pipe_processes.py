@@ -25,6 +25,8 @@ import tempfile
 import time
 import unittest
 
+from products import WITHOUT_ONEDNN
+
 SPEC = sys.argv.pop(3) if len(sys.argv) > 3 else None
 EXAMPLE = sys.argv.pop(2)
 BIN = sys.argv.pop(1)
@@ -43,6 +45,7 @@ class PipeProcesses(unittest.TestCase):
         self.addCleanup(shutil.rmtree, self.folder)
         self.environment = {name: value for name, value in os.environ.items()
                             if not name.startswith("WEFT_")}
+        self.environment.update(WITHOUT_ONEDNN)
 
     def path(self, name):
         return os.path.join(self.folder, name)

@@ -32,6 +32,8 @@ import sys
 import tempfile
 import unittest
 
+from products import WITHOUT_ONEDNN
+
 BIN = sys.argv.pop(1)
 NET = "net" in sys.argv[1:]
 if NET:
@@ -107,7 +109,7 @@ class Volumes(unittest.TestCase):
     def train(self, ranks, settings, **variables):
         environment = {name: value for name, value in os.environ.items()
                        if not name.startswith("WEFT_")}
-        environment.update(variables)
+        environment.update(WITHOUT_ONEDNN, **variables)
         command = [RUN, "-n", str(ranks), TRAIN, self.path("job.yaml"),
                    "--metrics", self.path("metrics")]
         for setting in settings:

@@ -31,7 +31,8 @@ enum {
     BRIEF_NS = 20000,   /* instead, of a device, where cores are short */
     POLLS_PER_LOCK = 8, /* while spinning: the lock costs more than a look */
     LOOKS_PER_CLOCK = 4,
-    LOOKS_PER_IDLE = 16 /* while spinning: what may cost more than a look */
+    LOOKS_PER_IDLE = 16,   /* while spinning: what may cost more than a look */
+    YIELDS_BEFORE_IDLE = 8 /* and may give the core away itself */
 };
 
 wefti_turn_news wefti_turn_push(wefti_engine *engine, int polls,
@@ -208,13 +209,25 @@ static bool stay_awake(const wefti_engine *engine,
             return false;
         }
         if (!spin || waited_ns > engine->spin_ns) {
-            sched_yield();
             patience->looks = 0; /* and look at the clock next time */
+            patience->yields++;
+            sched_yield();
             return true;
         }
     }
     wefti_relax();
     return true;
+}
+
+/*
+ * Whether what the caller has to keep going is due. Not at the first yields:
+ * with more ranks than cores what is small has come by then, and MPI, told of
+ * that, yields once more in each of its looks.
+ */
+static bool is_idle(const wefti_turn_patience *patience)
+{
+    return patience->yields == 0 ? patience->looks % LOOKS_PER_IDLE == 0
+                                 : patience->yields > YIELDS_BEFORE_IDLE;
 }
 
 static void drive(wefti_engine *engine, const wefti_idle *idle,
@@ -233,8 +246,7 @@ static void drive(wefti_engine *engine, const wefti_idle *idle,
         }
         const bool awake =
             stay_awake(engine, &patience, news.due_ns, news.looks);
-        if (idle->function &&
-            (!awake || patience.looks % LOOKS_PER_IDLE == 0)) {
+        if (idle->function && (!awake || is_idle(&patience))) {
             idle->function(idle->context);
         }
         if (!awake &&

@@ -14,6 +14,7 @@
 #include "base/settings.h"
 #include "comm/cluster/network_text.h"
 #include "comm/cluster/route_groups.h"
+#include "comm/cluster/route_network.h"
 #include "comm/core/core.h"
 #include "comm/make/explain.h"
 #include "comm/nccl/nccl_api.h"
@@ -179,71 +180,6 @@ static weft_op op_of(weft_collective collective, size_t bytes, int nranks)
                      .count = count};
 }
 
-/* Whether ranks of several hosts meet at that level: then bytes go through the
- * network, whatever joins their GPUs. */
-static bool is_network(const routing *r, int level)
-{
-    const wefti_levels *levels = r->levels;
-    for (int i = 1; i < levels->place_count; i++) {
-        if (levels->domains[level][i] == levels->domains[level][i - 1] &&
-            levels->hosts[i] != levels->hosts[i - 1]) {
-            return true;
-        }
-    }
-    return false;
-}
-
-/* Of the host's ports that may be used the fastest, or the one that a GPU's
- * traffic takes; GB/s, 0 unknown. */
-static double port_GBps(const routing *r, int place)
-{
-    const wefti_paths *paths = r->paths;
-    const wefti_host_paths *host = &paths->hosts[r->levels->hosts[place]];
-    int rail = r->levels->rails[place];
-    double most = 0;
-    if (rail >= 0) {
-        return paths->topo->devices[paths->nics[rail]].nic.gbps / 8;
-    }
-    for (int i = 0; i < host->nic_count; i++) {
-        int nic = paths->nics[host->first_nic + i];
-        double GBps = paths->topo->devices[nic].nic.gbps / 8;
-        most = wefti_topo_nic_usable(paths->topo, nic) && GBps > most ? GBps
-                                                                      : most;
-    }
-    return most;
-}
-
-/* Between two ranks that meet there: the slowest port's where it is the
- * network's. What goes through shared memory goes at the rate of the host's
- * memory, whatever the GPUs' links could do: 0, nobody has read it. */
-static double level_GBps(const routing *r, int level)
-{
-    double least = 0;
-    if (!is_network(r, level)) {
-        return 0;
-    }
-    for (int i = 0; i < r->levels->place_count; i++) {
-        double GBps = port_GBps(r, i);
-        if (GBps <= 0) {
-            return 0;
-        }
-        least = least > 0 && least < GBps ? least : GBps;
-    }
-    return least;
-}
-
-/* The largest number of ranks that meet at that level. */
-static int ranks_of(const wefti_levels *levels, int level)
-{
-    const int *domains = levels->domains[level];
-    int most = 0, run = 0;
-    for (int i = 0; i < levels->place_count; i++) {
-        run = i > 0 && domains[i] == domains[i - 1] ? run + 1 : 1;
-        most = run > most ? run : most;
-    }
-    return most;
-}
-
 static const char *fabric_of(const routing *r, const weft_op *op)
 {
     int top = r->levels->level_count - 1;
@@ -252,21 +188,20 @@ static const char *fabric_of(const routing *r, const weft_op *op)
         (void)wefti_comm_explain(r->job->comm, op, &fabric);
         return fabric;
     }
-    if (top < 0 || !is_network(r, top)) {
+    if (top < 0 || !wefti_route_is_network(r->levels, top)) {
         return r->nranks > 1 ? "shm" : "self";
     }
-    return top > 0 ? "shm+net" : "net";
+    return wefti_route_is_apart(r->levels) ? "net" : "shm+net";
 }
 
 static wefti_scope scope_of(const routing *r)
 {
-    int top = r->levels->level_count - 1;
     return r->job ? wefti_comm_scope(r->job->comm, &r->tuning)
                   : (wefti_scope){.tuning = &r->tuning,
                                   .nranks = r->nranks,
                                   .grouping = r->grouping,
                                   .nest = r->nest,
-                                  .apart = top == 0 && is_network(r, top)};
+                                  .apart = wefti_route_is_apart(r->levels)};
 }
 
 /* What the network is taken for; NULL: nobody meets there. */
@@ -274,9 +209,9 @@ static const wefti_known_rates *network_rates(const routing *r)
 {
     static const wefti_known_rates usual = {.source = WEFTI_RATES_USUAL};
     int top = r->levels->level_count - 1;
-    return top < 0 || !is_network(r, top) ? NULL
-           : r->job                       ? &r->job->comm->rates
-                                          : &usual;
+    return top < 0 || !wefti_route_is_network(r->levels, top) ? NULL
+           : r->job ? &r->job->comm->rates
+                    : &usual;
 }
 
 static route find_route(const routing *r, const weft_op *op)
@@ -334,25 +269,38 @@ static size_t count_sizes(weft_collective collective)
 
 /* ---- JSON ---------------------------------------------------------------- */
 
+/* 0: not known. */
+static void write_GBps(const char *name, double GBps, wefti_json *json)
+{
+    if (GBps > 0) {
+        wefti_json_real(json, name, GBps);
+    } else {
+        wefti_json_null(json, name);
+    }
+}
+
+static void write_level(const routing *r, int level, wefti_json *json)
+{
+    const bool network = wefti_route_is_network(r->levels, level);
+    wefti_json_object_open(json, NULL);
+    wefti_json_text(json, "name", r->levels->names[level]);
+    wefti_json_int(json, "ranks", wefti_route_count_ranks(r->levels, level));
+    wefti_json_text(json, "fabric", network ? "net" : "shm");
+    wefti_json_int(json, "rails", network ? r->rails : 1);
+    write_GBps("GBps", wefti_route_link_GBps(r->paths, r->levels, level), json);
+    if (network) {
+        wefti_rails_write(r->job ? r->job->comm : NULL, json);
+        write_GBps("port_GBps",
+                   wefti_route_port_GBps(r->paths, r->levels, level), json);
+    }
+    wefti_json_object_close(json);
+}
+
 static void write_levels(const routing *r, wefti_json *json)
 {
     wefti_json_array_open(json, "levels");
     for (int level = 0; level < r->levels->level_count; level++) {
-        wefti_json_object_open(json, NULL);
-        wefti_json_text(json, "name", r->levels->names[level]);
-        wefti_json_int(json, "ranks", ranks_of(r->levels, level));
-        wefti_json_text(json, "fabric", is_network(r, level) ? "net" : "shm");
-        wefti_json_int(json, "rails", is_network(r, level) ? r->rails : 1);
-        if (is_network(r, level)) {
-            wefti_rails_write(r->job ? r->job->comm : NULL, json);
-        }
-        double GBps = level_GBps(r, level);
-        if (GBps > 0) {
-            wefti_json_real(json, "GBps", GBps);
-        } else {
-            wefti_json_null(json, "GBps");
-        }
-        wefti_json_object_close(json);
+        write_level(r, level, json);
     }
     wefti_json_array_close(json);
 }
@@ -385,7 +333,8 @@ static void write_route(const routing *r, weft_collective collective,
     wefti_json_text(json, "fabric", found.fabric);
     int top = r->levels->level_count - 1;
     wefti_json_int(json, "rails",
-                   top >= 0 && is_network(r, top) ? r->rails : 1);
+                   top >= 0 && wefti_route_is_network(r->levels, top) ? r->rails
+                                                                      : 1);
     wefti_json_uint(json, "chunk_bytes", found.chunk_bytes);
     wefti_json_text(json, "why", found.why);
     write_costs(r, &op, json);
@@ -437,23 +386,30 @@ static void write_all(const routing *r, wefti_json *json)
 
 /* ---- text ---------------------------------------------------------------- */
 
+static void print_level(const routing *r, int level, FILE *file)
+{
+    const bool network = wefti_route_is_network(r->levels, level);
+    const double GBps = wefti_route_link_GBps(r->paths, r->levels, level);
+    fprintf(file, "%-9s%d ranks meet", r->levels->names[level],
+            wefti_route_count_ranks(r->levels, level));
+    if (GBps > 0) {
+        fprintf(file, ", %.4g GB/s %s", GBps,
+                wefti_route_is_nvlink(r->levels, level) ? "of NVLink or XGMI"
+                                                        : "between two");
+    }
+    fprintf(file, ", by %s", network ? "net" : "shared memory");
+    if (network) {
+        wefti_rails_print(r->job ? r->job->comm : NULL, r->rails, file);
+    }
+    fprintf(file, "\n");
+}
+
 static void print_levels(const routing *r, FILE *file)
 {
     fprintf(file, "\nRoutes of %d rank%s\n", r->nranks,
             r->nranks == 1 ? "" : "s");
     for (int level = 0; level < r->levels->level_count; level++) {
-        bool network = is_network(r, level);
-        fprintf(file, "%-9s%d ranks meet", r->levels->names[level],
-                ranks_of(r->levels, level));
-        double GBps = level_GBps(r, level);
-        if (GBps > 0) {
-            fprintf(file, ", %.4g GB/s between two", GBps);
-        }
-        fprintf(file, ", by %s", network ? "net" : "shared memory");
-        if (network) {
-            wefti_rails_print(r->job ? r->job->comm : NULL, r->rails, file);
-        }
-        fprintf(file, "\n");
+        print_level(r, level, file);
     }
     wefti_route_groups_print(scope_of(r).nest, file);
     if (network_rates(r)) {

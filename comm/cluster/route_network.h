@@ -1,11 +1,27 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * comm/cluster/route_network.h - what joins the ranks that meet at a level.
+ * comm/cluster/route_network.h - what joins the ranks that meet at a level, and
+ * what the NICs of a machine that does not run would carry.
  */
 #ifndef COMM_CLUSTER_ROUTE_NETWORK_H
 #define COMM_CLUSTER_ROUTE_NETWORK_H
 
+#include "comm/core/net_rates.h"
 #include "topo/levels.h"
+
+/*
+ * Without a job.
+ *
+ * nics     different ones that a host's ranks have, of the host with fewest; 0:
+ *          none is known
+ * rails    over how many of them messages would be spread, at least 1
+ * rates    by the speed of these, of the slowest host; the usual ones where it
+ *          is not known or not wanted
+ */
+typedef struct wefti_route_network {
+    int nics, rails;
+    wefti_known_rates rates;
+} wefti_route_network;
 
 /* Whether ranks of several hosts meet at that level: then bytes go through the
  * network, whatever joins their GPUs. */
@@ -30,5 +46,17 @@ double wefti_route_link_GBps(const wefti_paths *paths,
 /* Whether these links are NVLink's (or XGMI's), which weft's own steps on host
  * memory do not use. */
 bool wefti_route_is_nvlink(const wefti_levels *levels, int level);
+
+/*
+ * wefti_route_network_find - what the hosts of levels have, by the settings in
+ * force: WEFT_NET_INTERFACE, WEFT_NET_RAILS, and WEFT_NET_RATES as
+ * `is_measured`. A NIC that is 16 times slower than the host's fastest is no
+ * rail, as in a job.
+ *
+ * Returns     OK | ERR_INVALID: WEFT_NET_RAILS | ERR_NO_MEMORY.
+ */
+WEFT_NODISCARD weft_status
+wefti_route_network_find(const wefti_paths *paths, const wefti_levels *levels,
+                         bool is_measured, wefti_route_network *network_out);
 
 #endif

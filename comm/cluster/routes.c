@@ -48,10 +48,10 @@ typedef struct routing {
     const wefti_paths *paths;
     wefti_tuning tuning;
     wefti_levels *levels;
-    wefti_grouping *grouping; /* of what does not run */
-    wefti_nest *nest;         /* likewise */
+    wefti_grouping *grouping;    /* of what does not run */
+    wefti_nest *nest;            /* likewise */
+    wefti_route_network network; /* where it is crossed */
     int nranks;
-    int rails; /* of the network, where it is crossed */
 } routing;
 
 typedef struct route {
@@ -100,6 +100,20 @@ static int compare_ints(const void *a, const void *b)
     return *(const int *)a - *(const int *)b;
 }
 
+/* Interfaces that messages are spread over, and what the network is taken for;
+ * without a job, by the machine's NICs. */
+static weft_status find_network(routing *r)
+{
+    if (r->job) {
+        r->network =
+            (wefti_route_network){.rails = wefti_comm_rails(r->job->comm),
+                                  .rates = r->job->comm->rates};
+        return WEFT_OK;
+    }
+    return wefti_route_network_find(r->paths, r->levels, r->tuning.measure_net,
+                                    &r->network);
+}
+
 static weft_status find_levels(const wefti_paths *paths, routing *r)
 {
     int *hosts = calloc((size_t)r->nranks, sizeof(*hosts));
@@ -117,36 +131,24 @@ static weft_status find_levels(const wefti_paths *paths, routing *r)
         status = wefti_levels_create_of(paths, hosts, r->nranks, &r->levels);
     }
     free(hosts);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    status = find_network(r);
     if (status == WEFT_OK) {
         status = wefti_route_groups_create(r->levels, &r->grouping, &r->nest);
-        if (status != WEFT_OK) {
-            wefti_levels_destroy(r->levels);
-        }
+    }
+    if (status != WEFT_OK) {
+        wefti_levels_destroy(r->levels);
     }
     return status;
-}
-
-/* Interfaces that messages are spread over; without a job, those that will be
- * asked for. */
-static int count_rails(const wefti_routes_job *job)
-{
-    int rails = 1;
-    if (job) {
-        return wefti_comm_rails(job->comm);
-    }
-    for (const char *c = wefti_setting_text(WEFTI_SETTING_NET_INTERFACE); *c;
-         c++) {
-        rails += *c == ',';
-    }
-    return rails;
 }
 
 static weft_status routing_init(const wefti_report *report, const char *ranks,
                                 const wefti_routes_job *job, bool live,
                                 routing *r)
 {
-    *r = (routing){
-        .job = job, .paths = report->paths, .rails = count_rails(job)};
+    *r = (routing){.job = job, .paths = report->paths};
     if (job) {
         r->nranks = job->comm->nranks;
         r->tuning = job->comm->tuning;
@@ -201,17 +203,18 @@ static wefti_scope scope_of(const routing *r)
                                   .nranks = r->nranks,
                                   .grouping = r->grouping,
                                   .nest = r->nest,
+                                  .rates =
+                                      wefti_known_rates_get(&r->network.rates),
                                   .apart = wefti_route_is_apart(r->levels)};
 }
 
 /* What the network is taken for; NULL: nobody meets there. */
 static const wefti_known_rates *network_rates(const routing *r)
 {
-    static const wefti_known_rates usual = {.source = WEFTI_RATES_USUAL};
     int top = r->levels->level_count - 1;
-    return top < 0 || !wefti_route_is_network(r->levels, top) ? NULL
-           : r->job ? &r->job->comm->rates
-                    : &usual;
+    return top < 0 || !wefti_route_is_network(r->levels, top)
+               ? NULL
+               : &r->network.rates;
 }
 
 static route find_route(const routing *r, const weft_op *op)
@@ -286,12 +289,15 @@ static void write_level(const routing *r, int level, wefti_json *json)
     wefti_json_text(json, "name", r->levels->names[level]);
     wefti_json_int(json, "ranks", wefti_route_count_ranks(r->levels, level));
     wefti_json_text(json, "fabric", network ? "net" : "shm");
-    wefti_json_int(json, "rails", network ? r->rails : 1);
+    wefti_json_int(json, "rails", network ? r->network.rails : 1);
     write_GBps("GBps", wefti_route_link_GBps(r->paths, r->levels, level), json);
     if (network) {
         wefti_rails_write(r->job ? r->job->comm : NULL, json);
         write_GBps("port_GBps",
                    wefti_route_port_GBps(r->paths, r->levels, level), json);
+    }
+    if (network && !r->job) {
+        wefti_json_int(json, "nics", r->network.nics);
     }
     wefti_json_object_close(json);
 }
@@ -333,8 +339,9 @@ static void write_route(const routing *r, weft_collective collective,
     wefti_json_text(json, "fabric", found.fabric);
     int top = r->levels->level_count - 1;
     wefti_json_int(json, "rails",
-                   top >= 0 && wefti_route_is_network(r->levels, top) ? r->rails
-                                                                      : 1);
+                   top >= 0 && wefti_route_is_network(r->levels, top)
+                       ? r->network.rails
+                       : 1);
     wefti_json_uint(json, "chunk_bytes", found.chunk_bytes);
     wefti_json_text(json, "why", found.why);
     write_costs(r, &op, json);
@@ -399,7 +406,10 @@ static void print_level(const routing *r, int level, FILE *file)
     }
     fprintf(file, ", by %s", network ? "net" : "shared memory");
     if (network) {
-        wefti_rails_print(r->job ? r->job->comm : NULL, r->rails, file);
+        wefti_rails_print(r->job ? r->job->comm : NULL, r->network.rails, file);
+    }
+    if (network && r->network.nics > r->network.rails) {
+        fprintf(file, " of %d NICs", r->network.nics);
     }
     fprintf(file, "\n");
 }

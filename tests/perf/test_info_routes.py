@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 """
-Goal: levels of a machine that does not run say what joins their ranks: NVLink,
-ports, or the host's memory.
+Goal: routes of a machine that does not run are weighed by what its hosts' NICs
+carry, over as many rails as a job would have, and say so; levels joined by
+NVLink have its bandwidth.
 
-Method: weft-info on machines that are written down. What is expected is
-computed here from the models' figures.
+Method: weft-info on machines that differ in nothing but their NICs. What is
+expected is computed here from the models' figures.
 
 Usage: test_info_routes.py BIN_DIR
 """
@@ -16,6 +17,7 @@ import sys
 import unittest
 
 INFO = os.path.join(sys.argv[1], "weft-info")
+USUAL_US = {"latency_us": 12, "message_us": 4}
 NVLINK_H100 = 450  # GB/s each way: 18 links of 25
 
 
@@ -33,11 +35,87 @@ def read(machine, *args, **variables):
     return json.loads(done.stdout)
 
 
+def chosen(facts):
+    return {(r["collective"], r["size"]): r["algorithm"]
+            for r in facts["routes"]}
+
+
 def routes_of(facts):
     return {(r["collective"], r["size"]): r for r in facts["routes"]}
 
 
 class Network(unittest.TestCase):
+    def expect(self, facts, source, host_GBps, rails, nics):
+        rates = dict(facts["network_rates"])
+        self.assertEqual(rates.pop("source"), source)
+        self.assertAlmostEqual(rates.pop("host_GBps"), host_GBps, 9)
+        self.assertEqual(rates, USUAL_US)
+        for route in facts["routes"]:
+            self.assertEqual(route["rails"], rails)
+            self.assertEqual(route["levels"][-1]["rails"], rails)
+            self.assertEqual(route["levels"][-1]["nics"], nics)
+
+    def test_rates_are_those_of_the_machine_s_nics(self):
+        for nics, host_GBps, rails, count in (
+                ("8xCX7", 200, 4, 8), ("2xCX7", 100, 2, 2),
+                ("1xNIC1", 0.125, 1, 1), ("1xETH10", 1.25, 1, 1)):
+            with self.subTest(nics=nics):
+                self.expect(read(f"2x(8xH100,{nics})"), "topology", host_GBps,
+                            rails, count)
+
+    def test_routes_follow_the_network(self):
+        fast, slow = (routes_of(read(f"2x(8xH100,{nics})"))
+                      for nics in ("8xCX7", "1xNIC1"))
+        for key, route in fast.items():
+            for name, us in route["expected_us"].items():
+                if name in slow[key]["expected_us"]:
+                    self.assertLess(us, slow[key]["expected_us"][name])
+        # 64 MiB, all of it through a link of 0.125 GB/s each way.
+        crossed_us = (64 << 20) / 0.125e3
+        costs = slow["all_reduce", "large"]["expected_us"]
+        self.assertGreater(costs["hierarchical"], crossed_us)
+        self.assertLess(costs["hierarchical"], 1.5 * crossed_us)
+        self.assertNotEqual({k: r["algorithm"] for k, r in fast.items()},
+                            {k: r["algorithm"] for k, r in slow.items()})
+
+    def test_the_slowest_host_counts(self):
+        for machine in ("2x(8xH100,8xCX7)+1x(8xH100,2xNIC100)",
+                        "1x(8xH100,2xNIC100)+2x(8xH100,8xCX7)"):
+            self.expect(read(machine), "topology", 25, 2, 2)
+
+    def test_ranks_on_hosts_of_their_own_meet_by_the_network_alone(self):
+        route = routes_of(read("2x(1xH100,1xNIC1)"))["all_reduce", "large"]
+        self.assertEqual(route["fabric"], "net")
+        # Half of 64 MiB each way, there and back, at 0.125 GB/s.
+        for name, us in route["expected_us"].items():
+            self.assertGreater(us, (64 << 20) / 0.125e3 - 1, name)
+
+    def test_ranks_have_the_nics_of_their_places(self):
+        # One rank a host, each with the NIC next to its GPU.
+        self.expect(read("2x(1xH100,2xCX7)"), "topology", 50, 1, 1)
+        # Without GPUs a rank may use any.
+        self.expect(read("2x(4xCX6)"), "topology", 100, 4, 4)
+        # What is 16 times slower is no rail.
+        self.expect(read("2x(2xCX6,1xETH10)"), "topology", 50, 2, 2)
+        self.expect(read("2x(2xNIC100,1xETH10)"), "topology", 26.25, 3, 3)
+
+    def test_settings_say_how_many_rails(self):
+        machine = "2x(8xH100,8xCX7)"
+        self.expect(read(machine, WEFT_NET_RAILS="2"), "topology", 100, 2, 8)
+        self.expect(read(machine, WEFT_NET_INTERFACE="ib0,ib1,ib2"),
+                    "topology", 150, 3, 8)
+        self.expect(read(machine, WEFT_NET_INTERFACE="ib0,ib1,ib2",
+                         WEFT_NET_RAILS="2"), "topology", 100, 2, 8)
+        self.expect(read(machine, WEFT_NET_INTERFACE="ib0"), "topology", 50, 1,
+                    8)
+
+    def test_usual_stays_what_it_says(self):
+        machine = "2x(8xH100,8xCX7)"
+        self.expect(read(machine, WEFT_NET_RATES="usual"), "usual", 1.25, 1, 8)
+        self.expect(read(machine, WEFT_NET_RATES="usual",
+                         WEFT_NET_INTERFACE="ib0,ib1"), "usual", 1.25, 2, 8)
+        self.expect(read("2x(8xH100)"), "usual", 1.25, 1, 0)
+
     def test_levels_say_what_joins(self):
         level = read("2x(8xH100,8xCX7)")["routes"][-1]["levels"]
         self.assertEqual([(l["name"], l["fabric"], l["GBps"]) for l in level],
@@ -48,8 +126,9 @@ class Network(unittest.TestCase):
         text = run("--input", "2x(8xH100,8xCX7)", "--routes").stdout
         self.assertIn("nvlink   8 ranks meet, 450 GB/s of NVLink or XGMI, by "
                       "shared memory", text)
-        self.assertIn("network  16 ranks meet, 50 GB/s between two, by net",
-                      text)
+        self.assertIn("network  16 ranks meet, 50 GB/s between two, by net "
+                      "over 4 rails of 8 NICs", text)
+        self.assertIn("1600 Gbit/s a host: topology", text)
         # The host's memory: nobody has read its speed.
         level = read("2x(8xL40,1xCX7)")["routes"][-1]["levels"]
         self.assertEqual([l["GBps"] for l in level if l["fabric"] == "shm"],
@@ -57,6 +136,7 @@ class Network(unittest.TestCase):
 
     def test_hosts_of_one_nvlink_domain_meet_by_the_network(self):
         facts = read("4x(4xGB200,4xCX7)")
+        self.expect(facts, "topology", 200, 4, 4)
         route = routes_of(facts)["all_reduce", "large"]
         self.assertEqual([(l["name"], l["fabric"], l["GBps"], l["port_GBps"])
                           for l in route["levels"]],

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/plain_number.h"
 #include "base/settings.h"
+#include "comm/cluster/flat_cost.h"
 #include "comm/cluster/network_text.h"
 #include "comm/cluster/route_groups.h"
 #include "comm/cluster/route_network.h"
@@ -237,6 +238,15 @@ static route find_route(const routing *r, const weft_op *op)
                            : 0};
 }
 
+/* Of what weft's own steps carry out; see comm/cluster/flat_cost.h. */
+static bool find_flat_cost(const routing *r, const weft_op *op,
+                           wefti_flat_cost *cost_out)
+{
+    wefti_scope scope = scope_of(r);
+    return !(r->job && wefti_route_takes(r->job->comm, op)) &&
+           wefti_flat_cost_find(&scope, op, cost_out);
+}
+
 /* Whether collectives go as WEFT_ROUTE asks, and if not, why. */
 static bool is_carried(const routing *r, char *why, size_t why_bytes)
 {
@@ -345,6 +355,8 @@ static void write_route(const routing *r, weft_collective collective,
     wefti_json_uint(json, "chunk_bytes", found.chunk_bytes);
     wefti_json_text(json, "why", found.why);
     write_costs(r, &op, json);
+    wefti_flat_cost flat;
+    wefti_flat_cost_write(find_flat_cost(r, &op, &flat) ? &flat : NULL, json);
     wefti_json_object_close(json);
 }
 
@@ -494,6 +506,32 @@ static void print_sizes(weft_collective collective, size_t first, size_t last,
     }
 }
 
+/* Below the reasons, one of which names the setting. */
+static void print_flat_costs(const routing *r, FILE *file)
+{
+    bool any = false;
+    for (int c = 0; c < WEFT_COLLECTIVE_COUNT; c++) {
+        for (size_t i = 0; i < WEFTI_COUNT_OF(sizes); i++) {
+            weft_op op = op_of((weft_collective)c, sizes[i].bytes, r->nranks);
+            wefti_flat_cost cost;
+            if (!find_flat_cost(r, &op, &cost)) {
+                continue;
+            }
+            if (!any) {
+                fprintf(file,
+                        "%-24sus expected       by levels, us                "
+                        "times\n",
+                        "WEFT_SUM_FLAT costs");
+            }
+            any = true;
+            fprintf(file, "%-17s%-7s", weft_collective_text((weft_collective)c),
+                    sizes[i].name);
+            wefti_flat_cost_print(&cost, file);
+            fprintf(file, "\n");
+        }
+    }
+}
+
 static void print_all(const routing *r, FILE *file)
 {
     const char *whys[WHYS_MOST];
@@ -525,6 +563,7 @@ static void print_all(const routing *r, FILE *file)
     for (int i = 0; i < why_count; i++) {
         fprintf(file, "(%d) %s\n", i + 1, whys[i]);
     }
+    print_flat_costs(r, file);
 }
 
 const char *wefti_routes_fabric(weft_comm *comm)

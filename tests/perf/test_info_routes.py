@@ -3,7 +3,7 @@
 """
 Goal: routes of a machine that does not run are weighed by what its hosts' NICs
 carry, over as many rails as a job would have, and say so; levels joined by
-NVLink have its bandwidth.
+NVLink have its bandwidth; WEFT_SUM_FLAT says what it costs.
 
 Method: weft-info on machines that differ in nothing but their NICs. What is
 expected is computed here from the models' figures.
@@ -19,6 +19,7 @@ import unittest
 INFO = os.path.join(sys.argv[1], "weft-info")
 USUAL_US = {"latency_us": 12, "message_us": 4}
 NVLINK_H100 = 450  # GB/s each way: 18 links of 25
+SUMS = ("all_reduce", "reduce", "reduce_scatter", "reduce_scatterv")
 
 
 def run(*args, **variables):
@@ -146,6 +147,47 @@ class Network(unittest.TestCase):
         self.assertEqual(route["algorithm"], "hierarchical")
         alone = routes_of(read("4x(1xGB200,1xCX7)"))["all_reduce", "large"]
         self.assertEqual(alone["fabric"], "net")
+
+
+class Flat(unittest.TestCase):
+    def test_sums_along_one_tree_say_what_they_cost(self):
+        machine = "2x(8xH100,1xCX7)"
+        flat = routes_of(read(machine, WEFT_SUM_FLAT="on"))
+        levels = routes_of(read(machine))
+        seen = 0
+        for key, route in flat.items():
+            if key[0] not in SUMS:
+                self.assertIsNone(route["sum_flat"])
+                continue
+            cost = route["sum_flat"]
+            self.assertEqual(cost["levels_algorithm"],
+                             levels[key]["algorithm"])
+            for us, of in ((cost["expected_us"], route),
+                           (cost["levels_us"], levels[key])):
+                expected = of["expected_us"].get(of["algorithm"])
+                self.assertEqual(us, expected, key)
+                seen += us is not None
+        self.assertGreater(seen, 2 * len(SUMS))
+        large = flat["all_reduce", "large"]["sum_flat"]
+        self.assertGreater(large["expected_us"], 1.1 * large["levels_us"])
+        self.assertTrue(all(r["sum_flat"] is None for r in levels.values()))
+
+    def test_text_says_it_below_the_reasons(self):
+        machine = "2x(8xH100,1xCX7)"
+        done = run("--input", machine, "--routes", WEFT_SUM_FLAT="on")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        cost = routes_of(read(machine, WEFT_SUM_FLAT="on"))
+        cost = cost["all_reduce", "large"]["sum_flat"]
+        ratio = cost["expected_us"] / cost["levels_us"]
+        self.assertRegex(done.stdout, r"\nWEFT_SUM_FLAT costs +us expected ")
+        self.assertRegex(done.stdout, r"\nall_reduce +large +\w+ +[0-9]+  \w+ "
+                         rf"+[0-9]+ +{ratio:.2f}\n")
+        for line in done.stdout.split("\n"):
+            self.assertLessEqual(len(line), 80, line)
+        for machine, setting in (("2x(8xH100,1xCX7)", "off"),
+                                 ("8xH100", "on"), ("2x(1xH100,1xCX7)", "on")):
+            done = run("--input", machine, "--routes", WEFT_SUM_FLAT=setting)
+            self.assertNotIn("WEFT_SUM_FLAT costs", done.stdout)
 
 
 if __name__ == "__main__":

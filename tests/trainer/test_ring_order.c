@@ -102,6 +102,7 @@ static void check(const char *layout)
 {
     const job what = {.nranks = RANKS,
                       .settings = {"train.steps=1", "model.seq_length=288",
+                                   "data.validation_fraction=0.2",
                                    "parallel.context_parallel_size=3", layout}};
     memset(of_rank, 0, sizeof(of_rank));
     job_result result = job_run_well(&own, &what);

@@ -292,6 +292,7 @@ weft_status wefti_loop_close(wefti_loop *loop,
         loop->pending.hiding_ceiling = measured->ceiling.ceiling;
         loop->pending.rest_ms = measured->rest.rest_ms;
         loop->pending.bare_cpu_ms = measured->ceiling.bare_ms;
+        loop->pending.bare_hiding_ratio = measured->ceiling.hiding_bare;
         loop->pending.s_C = measured->s_C;
         loop->pending.s_M = measured->s_M;
     }

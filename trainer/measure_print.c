@@ -119,6 +119,35 @@ static void print_rest(const wefti_measure_result *result, FILE *file)
     fprintf(file, "\n");
 }
 
+static void print_bare(const char *name, const wefti_measure_ceiling *own,
+                       FILE *file)
+{
+    if (own->hiding_why) {
+        fprintf(file, "  %s n/a: %s", name, own->hiding_why);
+    } else {
+        print_ratio(file, name, own->hiding_bare);
+        fprintf(file, " (%.3f ms alone)", own->bare_alone_ms);
+    }
+}
+
+/* What plain sockets hide of the same bytes. */
+static void print_bares(const wefti_measure_result *result, FILE *file)
+{
+    int there = 0;
+    fprintf(file, "  H_bare:");
+    for (int c = 0; c < WEFT_CLASS_COUNT; c++) {
+        there += result->classes[c].there;
+        if (result->classes[c].there) {
+            print_bare(weft_class_text((weft_class)c),
+                       &result->classes[c].ceiling, file);
+        }
+    }
+    if (there != 1) {
+        print_bare("all", &result->ceiling, file);
+    }
+    fprintf(file, "\n");
+}
+
 void wefti_measure_print(const wefti_measure_result *result, FILE *file)
 {
     const wefti_measure_terms *terms = &result->terms;
@@ -134,6 +163,7 @@ void wefti_measure_print(const wefti_measure_result *result, FILE *file)
             nothing ? ")" : "");
     print_classes(result, file);
     print_rest(result, file);
+    print_bares(result, file);
     fprintf(file,
             "  a step and rank:  %.3f ms = compute %.3f + exposed %.3f + "
             "bubble %.3f + skew %.3f + idle %.3f\n",

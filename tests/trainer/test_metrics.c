@@ -57,6 +57,7 @@ static const char *const fields[] = {"step",
                                      "hiding_ceiling",
                                      "rest_ms",
                                      "bare_cpu_ms",
+                                     "bare_hiding_ratio",
                                      "s_C",
                                      "s_M"};
 static const char *const classes[] = {"tp", "cp", "ep", "pp", "dp", "mem"};

@@ -232,6 +232,9 @@ class PipeProcesses(unittest.TestCase):
             self.assertEqual(own["bare_why"], "there is no rest")
             self.assertIsNone(own["hiding_ceiling"])
             self.assertFalse(own["exceeds"])
+            self.assertIsNone(own["bare_hiding_ratio"])
+            self.assertIn("share memory", own["bare_hiding_why"])
+        self.assertIn("H_bare:  tp n/a: its ranks share memory", got.stdout)
         self.assertIsNone(measured["rest"]["rest_ms"])
         self.assertIn("pipeline", measured["rest"]["why"])
         self.assertIn("rest n/a: stages of a pipeline", got.stdout)
@@ -284,8 +287,9 @@ class PipeProcesses(unittest.TestCase):
             measured = json.load(file)["measured"]
         self.assertEqual(measured["classes"], {})
         self.assertEqual(measured["bare_why"], "nothing is sent")
+        self.assertEqual(measured["bare_hiding_why"], "nothing is sent")
         for name in ("hiding_ratio", "hiding_ceiling", "bare_cpu_ms",
-                     "not_hidden_ratio"):
+                     "bare_hiding_ratio", "not_hidden_ratio"):
             self.assertIsNone(measured[name], name)
         self.assertFalse(measured["exceeds"])
 

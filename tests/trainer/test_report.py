@@ -355,7 +355,14 @@ class Report(unittest.TestCase):
 
     if NET:
         def test_two_ranks_that_share_no_memory(self):
-            tags, data, trace = self.check_all(2, WEFT_DOMAIN="a,b")
+            tags, data, trace = self.check_all(2, "--measure",
+                                               WEFT_DOMAIN="a,b")
+            measured = data["summary"]["measured"]
+            for own in [measured, measured["classes"]["dp"]]:
+                self.assertIsNone(own["bare_hiding_why"])
+                self.assertGreater(own["bare_alone_ms"], 0)
+                if own["bare_hiding_ratio"] is not None:
+                    self.assertLess(own["bare_hiding_ratio"], 2)
             error = trace["otherData"]["clock_error_us"]
             self.assertGreater(error, 0)
             self.assertEqual(data["trace"]["clock_error_us"], error)
@@ -363,6 +370,7 @@ class Report(unittest.TestCase):
             if tags:
                 self.assertIn("clocks were compared", tags.text)
                 self.assertIn("net", tags.cells["traffic"][1][1])
+                self.assertEqual(tags.cells["ceilings"][0][3], "H_bare")
 
     def check_names(self, trace, schedule):
         """Compute is named as in the list: by stage and micro-batch."""

@@ -400,11 +400,12 @@ function putMeasured() {
             fixed(own.without_ms.median, 3), fixed(own.serial_ms.median, 3),
             fixed(own.overlap_ratio, 4), fixed(own.hiding_ratio, 4),
             own.verdict])),
-        table("ceilings", ["<class", "H", "at most", "not hidden, ms",
+        table("ceilings", ["<class", "H", "at most", "H_bare", "not hidden, ms",
             "rest", "c", "not hidden / (rest + c)", "<"],
         [...Object.entries(measured.classes), ["all", measured]].map(
             ([name, own]) => [name, fixed(own.hiding_ratio, 4),
-                fixed(own.hiding_ceiling, 4), fixed(own.not_hidden_ms, 3),
+                fixed(own.hiding_ceiling, 4), fixed(own.bare_hiding_ratio, 4),
+                fixed(own.not_hidden_ms, 3),
                 fixed(own.rest_ms, 3), fixed(own.bare_cpu_ms, 3),
                 fixed(own.not_hidden_ratio, 3),
                 own.exceeds ? "more than 1.15 times" : ""])),
@@ -414,7 +415,8 @@ function putMeasured() {
                 fixed(measured.rest.alone_ms, 3) + " that all operations " +
                 "take one after the other; in any order at least " +
                 fixed(measured.rest.any_order_ms, 3) + ". c: CPU time of " +
-                "plain sockets for as many bytes."
+                "plain sockets for as many bytes. H_bare: what those hide " +
+                "behind the same compute."
             : "There is no rest: " + measured.rest.why + "."),
         note(`${measured.steps} steps of each kind, taking turns; the ` +
             "slowest rank of each."));

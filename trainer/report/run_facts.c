@@ -103,6 +103,7 @@ const wefti_fact wefti_facts_of_step[] = {STEP(UINT, step),
                                           STEP(REAL, hiding_ceiling),
                                           STEP(REAL, rest_ms),
                                           STEP(REAL, bare_cpu_ms),
+                                          STEP(REAL, bare_hiding_ratio),
                                           STEP(REAL, s_C),
                                           STEP(REAL, s_M),
                                           STEP(REAL, bubble_planned_ms),
@@ -192,6 +193,8 @@ static const wefti_fact of_ceiling[] = {
     OF_CEILING(bare_ms, "bare_cpu_ms"),
     OF_CEILING(ceiling, "hiding_ceiling"),
     OF_CEILING(over_ratio, "not_hidden_ratio"),
+    OF_CEILING(hiding_bare, "bare_hiding_ratio"),
+    OF_CEILING(bare_alone_ms, "bare_alone_ms"),
     {0}};
 
 static const wefti_fact of_rest[] = {OF_REST(rest_ms, "rest_ms"),
@@ -203,6 +206,7 @@ static void put_ceiling(wefti_json *json, const wefti_measure_ceiling *own)
 {
     wefti_facts_fields(json, of_ceiling, own);
     wefti_json_text(json, "bare_why", own->bare_why);
+    wefti_json_text(json, "bare_hiding_why", own->hiding_why);
     wefti_json_bool(json, "exceeds", wefti_measure_exceeds(own));
 }
 

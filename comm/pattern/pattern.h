@@ -190,6 +190,7 @@ extern const wefti_pattern wefti_pattern_tree;
 extern const wefti_pattern wefti_pattern_exchange;
 extern const wefti_pattern wefti_pattern_pairwise;
 extern const wefti_pattern wefti_pattern_two_hop;
+extern const wefti_pattern wefti_pattern_binomial;
 extern const wefti_pattern wefti_pattern_nested;
 extern const wefti_pattern wefti_pattern_nested_sums;
 

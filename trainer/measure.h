@@ -77,7 +77,8 @@ typedef struct wefti_measure_class {
     double transfer_ms, hidden_ms, exposed_ms; /* a step and rank, in ovl */
     double overlap_ratio, hiding_ratio;
     wefti_measure_times without, serial;
-    double sent_bytes; /* a step and rank */
+    double sent_bytes;                        /* a step and rank */
+    char fell_back[WEFTI_OVERLAP_TEXT_BYTES]; /* why it has no H; "": no */
     wefti_measure_ceiling ceiling;
 } wefti_measure_class;
 
@@ -113,7 +114,7 @@ WEFT_NODISCARD weft_status wefti_measure_run(wefti_replica *replica,
  * differ; never where bare_why says that c is not all there is. */
 bool wefti_measure_exceeds(const wefti_measure_ceiling *ceiling);
 
-/* What a class' H says, in a few words. */
+/* What a class' H says, or why it has none, in a few words. */
 const char *wefti_measure_verdict(const wefti_measure_result *result,
                                   weft_class class_id);
 

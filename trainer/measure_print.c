@@ -16,7 +16,9 @@ const char *wefti_measure_verdict(const wefti_measure_result *result,
 {
     const double ratio = result->classes[class_id].hiding_ratio;
     const char *nothing = oversubscribed(result);
-    return nothing        ? nothing
+    const char *fell_back = result->classes[class_id].fell_back;
+    return fell_back[0]   ? fell_back
+           : nothing      ? nothing
            : isnan(ratio) ? "serial steps are not longer by 3 spreads"
            : ratio >= 0.9 ? "hidden"
            : ratio > 0    ? "hidden in part"

@@ -13,6 +13,7 @@
 #include "trainer/checkpoint/pause.h"
 #include "trainer/checkpoint/saver.h"
 #include "trainer/expert_place.h"
+#include "trainer/overlap_trial.h"
 #include "trainer/peak.h"
 
 #include <math.h>
@@ -23,12 +24,9 @@ static const double ms_per_ns = 1e-6;
 
 static wefti_train_step_modes modes_of(const wefti_config *config)
 {
-    return (wefti_train_step_modes){
-        .reduce = config->overlap.grad_reduce ? WEFT_BUCKET_OVERLAPPED
-                                              : WEFT_BUCKET_BLOCKING,
-        .gather = config->overlap.param_gather ? WEFT_BUCKET_OVERLAPPED
-                                               : WEFT_BUCKET_BLOCKING,
-        .places = true};
+    wefti_train_step_modes modes = wefti_overlap_modes(config);
+    modes.places = true;
+    return modes;
 }
 
 static uint64_t peak_memory_bytes(void)

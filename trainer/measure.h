@@ -84,7 +84,8 @@ typedef struct wefti_measure_class {
     double transfer_ms, hidden_ms, exposed_ms; /* a step and rank, in ovl */
     double overlap_ratio, hiding_ratio;
     wefti_measure_times without, serial;
-    double sent_bytes; /* a step and rank */
+    double sent_bytes;                        /* a step and rank */
+    char fell_back[WEFTI_OVERLAP_TEXT_BYTES]; /* why it has no H; "": no */
     wefti_measure_ceiling ceiling;
 } wefti_measure_class;
 
@@ -129,8 +130,9 @@ WEFT_NODISCARD weft_status wefti_measure_find_ceilings(
 bool wefti_measure_exceeds(const wefti_measure_ceiling *ceiling);
 
 /*
- * wefti_measure_verdict - what H says, in a few words: of a class, or of all
- * (WEFT_CLASS_COUNT). Nothing is called hidden that slows compute by a tenth.
+ * wefti_measure_verdict - what H says, or why there is none, in a few words: of
+ * a class, or of all (WEFT_CLASS_COUNT). Nothing is called hidden that slows
+ * compute by a tenth.
  */
 const char *wefti_measure_verdict(const wefti_measure_result *result,
                                   weft_class class_id);

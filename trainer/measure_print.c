@@ -17,14 +17,15 @@ static const char *oversubscribed(const wefti_measure_result *result)
 const char *wefti_measure_verdict(const wefti_measure_result *result,
                                   weft_class class_id)
 {
-    const double ratio = class_id < WEFT_CLASS_COUNT
-                             ? result->classes[class_id].hiding_ratio
-                             : result->hiding_ratio;
+    const wefti_measure_class *own =
+        class_id < WEFT_CLASS_COUNT ? &result->classes[class_id] : NULL;
+    const double ratio = own ? own->hiding_ratio : result->hiding_ratio;
     const char *nothing = oversubscribed(result);
     const bool slows = result->s_C > SLOWED_MOST;
-    return nothing        ? nothing
-           : isnan(ratio) ? "serial steps are not longer by 3 spreads"
-           : ratio <= 0   ? "no shorter than serial"
+    return own && own->fell_back[0] ? own->fell_back
+           : nothing                ? nothing
+           : isnan(ratio)           ? "serial steps are not longer by 3 spreads"
+           : ratio <= 0             ? "no shorter than serial"
            : slows        ? "shorter than serial, but compute is slowed"
            : ratio >= 0.9 ? "hidden"
                           : "hidden in part";

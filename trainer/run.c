@@ -214,6 +214,7 @@ static weft_status measure(wefti_run_state *state)
     state->replica.ema = NULL;
     weft_status status = wefti_measure_run(&state->replica, &state->measured);
     state->replica.ema = ema;
+    wefti_overlap_mark(&state->overlap, &state->measured);
     return status;
 }
 
@@ -481,6 +482,9 @@ static weft_status recover(wefti_run_state *state)
         wefti_config_check(&state->config, weft_comm_get_nranks(state->comm));
     if (status == WEFT_OK) { /* the groups are of other ranks, and hosts */
         status = wefti_expert_hosts_settle(&state->config, state->comm);
+    }
+    if (status == WEFT_OK) {
+        status = wefti_run_try_overlap(state, true);
     }
     if (status == WEFT_OK) {
         status = wefti_run_open_replica(state);

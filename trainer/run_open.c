@@ -354,10 +354,12 @@ weft_status wefti_run_open_replica(wefti_run_state *state)
         config->model.encoder_layers > 0 ? &state->encoder_data : NULL;
     replica.ledger = state->ledger;
     replica.before = before;
+    replica.overlap = state->overlap;
     replica.copies = config->checkpoint.every > 0 && config->checkpoint.async;
     status = wefti_replica_init(&state->replica, &replica);
     state->has_replica = status == WEFT_OK;
     if (status == WEFT_OK) {
+        wefti_train_step_rest(&state->replica);
         status = wefti_ema_create(&state->replica);
     }
     if (status == WEFT_OK && config->moe.place_every > 0) {
@@ -468,6 +470,9 @@ weft_status wefti_run_open(wefti_run_state *state, bool *everywhere)
     }
     if (status == WEFT_OK) {
         status = wefti_run_choose_schedule(state);
+    }
+    if (status == WEFT_OK) {
+        status = wefti_run_try_overlap(state, false);
     }
     if (status == WEFT_OK) {
         status = wefti_run_open_replica(state);

@@ -311,6 +311,22 @@ class Report(unittest.TestCase):
         self.assertEqual({line["mfu"] for line in lines}, {None})
         self.assertIsNone(data["summary"]["blas_kernel"])
 
+    def test_trial_of_overlap_is_told_whoever_wins(self):
+        tags, data, _, _ = self.report(2, "--set", "overlap.trial=true")
+        found = data["summary"]["overlap_trial"]
+        self.assertFalse(found["resumed"])
+        self.assertEqual(list(found["classes"]), ["dp"])
+        own = found["classes"]["dp"]
+        self.assertEqual(own["lost"], own["overlapped_ms"] -
+                         own["blocking_ms"] > 3 * own["spread_ms"])
+        self.assertEqual(own["lost"], "fell back" in own["verdict"])
+        if tags:
+            row = tags.cells["overlap"][1]
+            self.assertEqual((row[0], row[-1]), ("dp", own["verdict"]))
+            self.assertEqual(row[1], "n/a" if own["lost"] else "")
+        _, data, _, _ = self.report(2)
+        self.assertIsNone(data["summary"]["overlap_trial"])
+
     def test_no_text_of_a_run_is_markup(self):
         names = ["</script><script>alert(1)</script>.txt", "]]><b>.txt",
                  "<!--<script>.txt", "\"'&amp;<img src=x onerror=y>.txt"]

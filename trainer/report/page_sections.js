@@ -371,6 +371,25 @@ function putTrials() {
 
 /* ---- what is counted ---------------------------------------------------- */
 
+function putOverlap() {
+    if (summary.overlap_trial === null) {
+        return;
+    }
+    section("Overlap's own trial",
+        table("overlap", ["<class", "H", "overlapped, ms", "blocking",
+            "spread", "<"],
+        Object.entries(summary.overlap_trial.classes).map(([name, own]) =>
+            [name, own.lost ? "n/a" : "", fixed(own.overlapped_ms, 3),
+                fixed(own.blocking_ms, 3), fixed(own.spread_ms, 3),
+                own.verdict])),
+        note((summary.overlap_trial.resumed
+            ? "As the checkpoint has it that this run went on from: "
+            : "Tried before the run: ") +
+            "steps under compute and blocking ones took turns; medians of " +
+            "the slowest rank. A class whose overlap lost by more than " +
+            "three spreads blocks in this run."));
+}
+
 function putMeasured() {
     if (!("measured" in summary)) {
         return;
@@ -512,7 +531,7 @@ function putMeaning() {
 }
 
 for (const put of [putHead, putTiles, putWarnings, putLoss, putBreakdown,
-    putSchedule, putTrials, putMeasured, putThroughput, putRanks, putExperts,
-    putTraffic, putMachine, putSettings, putMeaning]) {
+    putSchedule, putTrials, putOverlap, putMeasured, putThroughput, putRanks,
+    putExperts, putTraffic, putMachine, putSettings, putMeaning]) {
     put();
 }

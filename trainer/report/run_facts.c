@@ -202,6 +202,14 @@ static const wefti_fact of_rest[] = {OF_REST(rest_ms, "rest_ms"),
                                      OF_REST(alone_ms, "alone_ms"),
                                      {0}};
 
+#define OF_OVERLAP(kind, field) WEFTI_FACT(kind, wefti_overlap_class, field)
+
+static const wefti_fact of_overlap[] = {OF_OVERLAP(BOOL, lost),
+                                        OF_OVERLAP(REAL, overlapped_ms),
+                                        OF_OVERLAP(REAL, blocking_ms),
+                                        OF_OVERLAP(REAL, spread_ms),
+                                        {0}};
+
 static void put_ceiling(wefti_json *json, const wefti_measure_ceiling *own)
 {
     wefti_facts_fields(json, of_ceiling, own);
@@ -268,6 +276,31 @@ static void put_measured(wefti_json *json, const wefti_measure_result *result)
     wefti_json_object_close(json);
 }
 
+/* null where nothing was tried. */
+static void put_overlap(wefti_json *json, const wefti_overlap_verdict *verdict)
+{
+    char text[WEFTI_OVERLAP_TEXT_BYTES];
+    if (!verdict->there) {
+        wefti_json_null(json, "overlap_trial");
+        return;
+    }
+    wefti_json_object_open(json, "overlap_trial");
+    wefti_json_bool(json, "resumed", verdict->resumed);
+    wefti_json_object_open(json, "classes");
+    for (int c = 0; c < WEFT_CLASS_COUNT; c++) {
+        const wefti_overlap_class *own = &verdict->classes[c];
+        if (own->tried) {
+            wefti_overlap_verdict_text(verdict, (weft_class)c, text);
+            wefti_json_object_open(json, weft_class_text((weft_class)c));
+            wefti_facts_fields(json, of_overlap, own);
+            wefti_json_text(json, "verdict", text);
+            wefti_json_object_close(json);
+        }
+    }
+    wefti_json_object_close(json);
+    wefti_json_object_close(json);
+}
+
 void wefti_facts_summary(wefti_json *json, const char *name,
                          const wefti_summary *summary)
 {
@@ -284,6 +317,7 @@ void wefti_facts_summary(wefti_json *json, const char *name,
         wefti_expert_loads_put(summary->expert_loads, json, "expert_placement");
     }
     wefti_expert_placed_put(summary->placed, json, "expert_moves");
+    put_overlap(json, &summary->overlap);
     if (summary->measured) {
         put_measured(json, summary->measured);
     }

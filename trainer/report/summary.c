@@ -302,8 +302,11 @@ void wefti_summary_print(const wefti_summary *summary, FILE *file)
     if (summary->generated[0]) {
         fprintf(file, "%-18s %s\n", "generated", summary->generated);
     }
+    wefti_overlap_verdict_print(&summary->overlap, file);
     if (summary->measured) {
         wefti_measure_print(summary->measured, file);
+        wefti_overlap_hint(&summary->overlap, summary->measured,
+                           summary->overlaps, file);
     }
     double gbps = wefti_summary_emulated_gbps();
     if (gbps > 0) {

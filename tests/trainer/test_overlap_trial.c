@@ -36,6 +36,7 @@ static scratch own;
 /* Steps of all ranks, by how their transfers went. */
 static struct {
     atomic_int trial, run;      /* steps */
+    atomic_int trial_blocked;   /* of a trial's, those whose link blocked */
     atomic_int links[2];        /* modes set in a run: overlapped, blocking */
     atomic_int reduce[2];       /* of a run's steps */
     atomic_int link_to_look_at; /* a wefti_node_link_kind */
@@ -62,6 +63,9 @@ weft_status __wrap_wefti_pipe_train(wefti_replica *replica,
 {
     if (is_trial(replica)) {
         seen.trial++;
+        seen.trial_blocked +=
+            replica->pipe.links[atomic_load(&seen.link_to_look_at)].mode ==
+            WEFT_BUCKET_BLOCKING;
     } else {
         seen.run++;
         if (mode != WEFT_BUCKET_OFF) {
@@ -260,6 +264,8 @@ static void test_trial_lost_by_one_rank_blocks_on_all(void **state)
     assert_int_equal(seen.trial, classes * tried.nranks * 2 *
                                      WEFTI_OVERLAP_ROUNDS *
                                      (1 + WEFTI_OVERLAP_VISIT_STEPS));
+    /* Half of tp's own steps, and all of the class behind it. */
+    assert_int_equal(seen.trial_blocked, seen.trial - seen.trial / classes / 2);
     assert_int_equal(seen.run, 4 * tried.nranks);
     assert_int_equal(seen.links[0], 0);
     assert_true(seen.links[1] >= 8 * tried.nranks);

@@ -184,6 +184,11 @@ size_t wefti_perf_case_part(const wefti_perf_case *subject, int from, int to)
     if (!wefti_perf_op_is_uneven(subject->op)) {
         return subject->count;
     }
+    if (subject->matrix) {
+        return subject->matrix[(size_t)from * (size_t)subject->nranks +
+                               (size_t)to] /
+               weft_dtype_bytes(subject->dtype);
+    }
     size_t weight = weight_of(scatters_uneven(subject->op) ? 0 : from,
                               gathers_uneven(subject->op) ? 0 : to);
     return subject->count / 4 * weight + subject->count % 4 * weight / 4;
@@ -236,6 +241,10 @@ void wefti_perf_case_size(wefti_perf_case *subject, size_t bytes)
     subject->recv_elems = has_recv_parts(op) ? count * parts : count;
     if (uneven) {
         size_uneven(subject, elem_bytes);
+    }
+    if (subject->matrix) {
+        count = subject->bytes / (elem_bytes * parts);
+        subject->count = count + (count == 0 && subject->bytes > 0);
     }
 }
 

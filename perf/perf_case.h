@@ -14,7 +14,8 @@
  * The uneven matrix of alltoallv is the same in every run: what rank a sends to
  * rank b is the mean part times w/4, with w drawn from 0 .. 8 for the pair, so
  * that one pair in nine has nothing and one has twice the mean. In the other v
- * forms a rank's part has its w whoever the other is.
+ * forms a rank's part has its w whoever the other is. Or the parts are those of
+ * a matrix, in whole elements; then there is one size.
  */
 #ifndef PERF_PERF_CASE_H
 #define PERF_PERF_CASE_H
@@ -95,6 +96,8 @@ typedef struct wefti_perf_case {
     size_t count; /* what the call takes; v forms: the mean part */
     size_t send_elems, recv_elems;
     const size_t *send_counts, *recv_counts; /* v forms, [nranks] */
+    const size_t *matrix; /* alltoallv: bytes from rank to rank,
+                             [nranks][nranks]; NULL: drawn */
 } wefti_perf_case;
 
 /*

@@ -20,8 +20,12 @@ weft_status wefti_perf_measure_call(wefti_perf_rank *self,
 {
     const wefti_perf_case *subject = &pool->subject;
     weft_stream *stream = self->options->blocking ? NULL : self->stream;
-    weft_status status =
-        wefti_perf_pool_fill(pool, self, call, 0, subject->send_elems);
+    const size_t group = (size_t)self->options->group;
+    const size_t first = call * group, end = first + group;
+    weft_status status = WEFT_OK;
+    for (size_t i = first; i < end && status == WEFT_OK; i++) {
+        status = wefti_perf_pool_fill(pool, self, i, 0, subject->send_elems);
+    }
     if (status == WEFT_OK && wefti_perf_op_puts(subject->op)) {
         /* Others write into this rank's memory: it has looked and poisoned. */
         status = weft_barrier(self->comm, NULL);
@@ -36,8 +40,13 @@ weft_status wefti_perf_measure_call(wefti_perf_rank *self,
         return status;
     }
     int64_t begin_ns = wefti_clock_ns();
-    status = wefti_perf_call_run(pool, call, self->comm, stream);
-    *time_ns_out = wefti_clock_ns() - begin_ns;
+    for (size_t i = first; i + 1 < end && status == WEFT_OK; i++) {
+        status = wefti_perf_call_post(pool, i, self->comm, stream);
+    }
+    if (status == WEFT_OK) {
+        status = wefti_perf_call_run(pool, end - 1, self->comm, stream);
+    }
+    *time_ns_out = (wefti_clock_ns() - begin_ns) / (int64_t)group;
     return status;
 }
 
@@ -84,6 +93,7 @@ static weft_status check_timed(wefti_perf_rank *self, wefti_perf_pool *pool,
 {
     size_t copies =
         pool->moe ? 1 : (size_t)pool->copies; /* of a batch's rows */
+    end_call *= (size_t)self->options->group;
     size_t call = end_call > copies ? end_call - copies : 0;
     for (; call < end_call; call++) {
         int64_t wrong = 0;
@@ -100,20 +110,25 @@ weft_status wefti_perf_measure_check(wefti_perf_rank *self,
                                      wefti_perf_pool *pool, size_t first_call,
                                      int64_t *wrong)
 {
+    const size_t group = (size_t)self->options->group;
     for (int i = 0; i < self->options->checks; i++) {
-        size_t call = first_call + (size_t)i;
+        const size_t call = first_call + (size_t)i;
+        const size_t first = call * group, end = first + group;
         int64_t time_ns, here = 0;
-        weft_status status = wefti_perf_pool_poison(pool, self, call);
+        weft_status status = WEFT_OK;
+        for (size_t j = first; j < end && status == WEFT_OK; j++) {
+            status = wefti_perf_pool_poison(pool, self, j);
+        }
         if (status == WEFT_OK) {
             status = wefti_perf_measure_call(self, pool, call, &time_ns);
         }
-        if (status == WEFT_OK) {
-            status = wefti_perf_pool_check(pool, self, call, &here);
+        for (size_t j = first; j < end && status == WEFT_OK; j++) {
+            status = wefti_perf_pool_check(pool, self, j, &here);
+            *wrong += here;
         }
         if (status != WEFT_OK) {
             return status;
         }
-        *wrong += here;
     }
     return wefti_perf_rank_agree(self, wrong, 1, WEFT_REDOP_SUM);
 }
@@ -167,8 +182,9 @@ weft_status wefti_perf_measure(wefti_perf_rank *self, size_t bytes,
         return wefti_error(WEFT_ERR_NO_MEMORY, "%d times", row.iterations);
     }
     wefti_perf_pool pool;
+    const int few = wefti_sample_copies(row.subject.bytes);
     status = wefti_perf_pool_init(&pool, self, &row.subject,
-                                  wefti_sample_copies(row.subject.bytes));
+                                  few > options->group ? few : options->group);
     if (status != WEFT_OK) {
         goto err_free_times;
     }

@@ -43,7 +43,7 @@ static weft_status make_traffic(const wefti_perf_rank *self, size_t bytes,
     *traffic = (wefti_perf_traffic){
         .nranks = self->nranks,
         .experts = experts,
-        .slots = given->matrix_path                 ? 1
+        .slots = self->options->matrix_path         ? 1
                  : slots > experts && !given->slots ? experts
                                                     : slots,
         .tokens = given->tokens ? (size_t)given->tokens
@@ -55,8 +55,9 @@ static weft_status make_traffic(const wefti_perf_rank *self, size_t bytes,
                            "the %d ranks, and no more of a token",
                            experts, traffic->slots, self->nranks);
     }
-    return given->matrix_path
-               ? wefti_perf_traffic_read(traffic, given->matrix_path, row_bytes)
+    return self->options->matrix_path
+               ? wefti_perf_traffic_read(traffic, self->options->matrix_path, 1,
+                                         row_bytes)
                : WEFT_OK;
 }
 

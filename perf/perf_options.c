@@ -4,6 +4,7 @@
  */
 #include "perf/perf_options.h"
 
+#include "perf/perf_foreign.h"
 #include "perf/perf_sizes.h"
 
 #include "base/check.h"
@@ -44,7 +45,8 @@ enum {
     VERSION
 };
 
-static const char short_flags[] = ":b:e:i:f:n:w:d:o:r:c:z:J:t:g:N:T:G:R:a:h";
+static const char short_flags[] =
+    ":b:e:i:f:n:w:d:o:r:c:z:J:h" WEFTI_PERF_FOREIGN_FLAGS;
 
 static const struct option long_flags[] = {
     {"minbytes", required_argument, NULL, 'b'},
@@ -67,6 +69,16 @@ static const struct option long_flags[] = {
     {"cudagraph", required_argument, NULL, 'G'},
     {"local_register", required_argument, NULL, 'R'},
     {"average", required_argument, NULL, 'a'},
+    {"agg_iters", required_argument, NULL, 'm'},
+    {"unalign", required_argument, NULL, 'u'},
+    {"parallel_init", required_argument, NULL, 'p'},
+    {"stream_null", required_argument, NULL, 'y'},
+    {"report_cputime", required_argument, NULL, 'C'},
+    {"report_timestamps", required_argument, NULL, 'S'},
+    {"cta_policy", required_argument, NULL, 'x'},
+    {"device_implementation", required_argument, NULL, 'D'},
+    {"device_cta_count", required_argument, NULL, 'V'},
+    {"memory_report", required_argument, NULL, 'M'},
     {"nccl-tests", no_argument, NULL, TABLE},
     {"inplace", no_argument, NULL, INPLACE},
     {"device", required_argument, NULL, DEVICE},
@@ -161,50 +173,6 @@ static weft_status read_step(const char *text, size_t *bytes_out)
                              "-i %s: allowed is a size from 1 on", text);
 }
 
-/* One of a process; weft has another word for more. */
-static weft_status refuse_more(const char *flag, const char *text,
-                               const char *instead)
-{
-    return strcmp(text, "1") == 0
-               ? WEFT_OK
-               : wefti_error(WEFT_ERR_INVALID, "%s %s: allowed is 1; %s", flag,
-                             text, instead);
-}
-
-/* Flags of nccl-tests that say what others of weft's say, or of the run. */
-static weft_status read_foreign(int flag, const char *value,
-                                wefti_perf_options *options)
-{
-    int number = 0;
-    weft_status status;
-    switch (flag) {
-    case 't':
-        return refuse_more("-t", value,
-                           "WEFT_RANKS_PER_PROCESS has ranks as threads");
-    case 'g':
-        return refuse_more("-g", value,
-                           "each rank has a device: more ranks have more");
-    case 'N':
-        return wefti_plain_flag("-N", value, 0, INT_MAX, &options->cycles);
-    case 'T':
-        return wefti_plain_flag("-T", value, 0, INT_MAX / 1000,
-                                &options->timeout_s);
-    case 'G':
-        status = wefti_plain_flag("-G", value, 0, 1, &number);
-        options->graph |= number == 1;
-        return status;
-    case 'R':
-        status = wefti_plain_flag("-R", value, 0, 1, &number);
-        options->registered |= number == 1;
-        return status;
-    default:
-        status =
-            wefti_plain_flag("-a", value, 0, WEFTI_PERF_AVERAGES - 1, &number);
-        options->average = (wefti_perf_average)number;
-        return status;
-    }
-}
-
 static weft_status read_flag(int flag, const char *value,
                              wefti_perf_options *options)
 {
@@ -242,14 +210,6 @@ static weft_status read_flag(int flag, const char *value,
     case 'J':
         options->json_path = value;
         return WEFT_OK;
-    case 't':
-    case 'g':
-    case 'N':
-    case 'T':
-    case 'G':
-    case 'R':
-    case 'a':
-        return read_foreign(flag, value, options);
     case DEVICE:
         return wefti_plain_flag("--device", value, 0, INT_MAX,
                                 &options->device);
@@ -275,9 +235,12 @@ static weft_status read_flag(int flag, const char *value,
     case HOPS:
         return wefti_plain_flag("--hops", value, 1, 2, &options->moe.hops);
     case MATRIX:
-        options->moe.matrix_path = value;
+        options->matrix_path = value;
         return WEFT_OK;
     default:
+        if (flag < DEVICE && flag != 'h') {
+            return wefti_perf_foreign_read(flag, value, options);
+        }
         options->moe.fp8 |= flag == FP8;
         options->inplace |= flag == INPLACE;
         options->overlap |= flag == OVERLAP;
@@ -389,14 +352,15 @@ static weft_status check_moe(const wefti_perf_options *options)
     const wefti_perf_moe_options *moe = &options->moe;
     const uint32_t rows =
         1u << WEFT_DTYPE_F32 | 1u << WEFT_DTYPE_BF16 | 1u << WEFT_DTYPE_F16;
+    const bool takes = options->op->kind == WEFTI_PERF_ALLTOALLV;
     if (!wefti_perf_op_is_moe(options->op)) {
         return moe->tokens || moe->hidden || moe->experts || moe->slots ||
-                       moe->hops || moe->matrix_path || moe->fp8
+                       moe->hops || moe->fp8 || (options->matrix_path && !takes)
                    ? wefti_error(
                          WEFT_ERR_INVALID,
                          "--tokens --hidden --experts --topk --hops "
                          "--matrix --fp8: allowed with moe_dispatch and "
-                         "moe_combine, not %s",
+                         "moe_combine, --matrix with alltoallv, not %s",
                          options->op->name)
                    : WEFT_OK;
     }
@@ -407,11 +371,11 @@ static weft_status check_moe(const wefti_perf_options *options)
                            "--overlap --plan --graph --registered",
                            options->op->name);
     }
-    if (moe->matrix_path && (moe->tokens || moe->slots > 1)) {
+    if (options->matrix_path && (moe->tokens || moe->slots > 1)) {
         return wefti_error(WEFT_ERR_INVALID,
                            "--matrix %s: it says how many tokens go where; "
                            "allowed is without --tokens and --topk",
-                           moe->matrix_path);
+                           options->matrix_path);
     }
     return WEFT_OK;
 }
@@ -419,6 +383,12 @@ static weft_status check_moe(const wefti_perf_options *options)
 static weft_status check_together(wefti_perf_options *options)
 {
     weft_status status = check_moe(options);
+    if (status == WEFT_OK) {
+        status = wefti_perf_foreign_check(options);
+    }
+    if (status == WEFT_OK) {
+        status = wefti_perf_foreign_environment(options);
+    }
     if (status != WEFT_OK) {
         return status;
     }
@@ -432,6 +402,14 @@ static weft_status check_together(wefti_perf_options *options)
         return wefti_error(WEFT_ERR_INVALID,
                            "--nccl-tests: its table has both forms; allowed is "
                            "without --inplace");
+    }
+    if (options->op->kind == WEFTI_PERF_ALLTOALLV && options->matrix_path &&
+        options->sized && options->min_bytes != options->max_bytes) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "-b %zu -e %zu: %s says the sizes; allowed is one "
+                           "that a rank's bytes have room in",
+                           options->min_bytes, options->max_bytes,
+                           options->matrix_path);
     }
     if (options->min_bytes > options->max_bytes) {
         return wefti_error(WEFT_ERR_INVALID,
@@ -513,6 +491,7 @@ static weft_status read_flags(int argc, char **argv,
         least_given |= flag == 'b';
         most_given |= flag == 'e';
     }
+    options->sized = least_given || most_given || options->size_count > 0;
     /* One bound alone beyond the other's default is that one size. */
     if (options->min_bytes > options->max_bytes && least_given != most_given) {
         options->max_bytes =
@@ -533,6 +512,8 @@ weft_status wefti_perf_options_read(int argc, char **argv,
                                         .redops = 1u << WEFT_REDOP_SUM,
                                         .checks = 1,
                                         .cycles = 1,
+                                        .group = 1,
+                                        .matrix_scale = 1,
                                         .average = WEFTI_PERF_MOST,
                                         .blocking = true,
                                         .memory = "host",

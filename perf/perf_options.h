@@ -17,8 +17,10 @@
 typedef struct wefti_perf_moe_options {
     int tokens, hidden, experts, slots, hops;
     bool fp8;
-    const char *matrix_path;
 } wefti_perf_moe_options;
+
+/* Calls that are posted together at most. */
+enum { WEFTI_PERF_GROUP_MOST = 1024 };
 
 /* What of the ranks' times of a call is its time; nccl-tests' numbers. */
 typedef enum wefti_perf_average {
@@ -43,7 +45,12 @@ typedef struct wefti_perf_options {
     int cycles;    /* over all sizes; 0: without end */
     int timeout_s; /* 0: WEFT_TIMEOUT_MS */
     wefti_perf_average average;
-    bool table; /* as nccl-tests prints it */
+    int group;         /* calls posted together, and waited for together */
+    int first_elem;    /* of a buffer, behind where it would begin */
+    double least_GBps; /* busbw, the mean of all rows; 0: any */
+    bool table;        /* as nccl-tests prints it */
+    bool spread;       /* how far a row's times differ, in that table, too */
+    bool sized;        /* by -b, -e or --sizes */
     bool blocking;
     bool inplace;
     bool overlap;
@@ -58,8 +65,10 @@ typedef struct wefti_perf_options {
     const char *memory;       /* a device kind: host, cuda or shadow */
     int device;               /* of that kind; -1: by rank */
     wefti_perf_moe_options moe;
-    const char *json_path; /* NULL: none; "-": stdout */
-    bool help, version;    /* asked for; nothing else counts then */
+    const char *matrix_path; /* bytes from ranks to ranks; NULL: none */
+    double matrix_scale;     /* of alltoallv's */
+    const char *json_path;   /* NULL: none; "-": stdout */
+    bool help, version;      /* asked for; nothing else counts then */
 } wefti_perf_options;
 
 /*

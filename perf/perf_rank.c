@@ -113,6 +113,46 @@ static weft_status read_patience(wefti_perf_rank *self)
     return status;
 }
 
+/* What a rank sends, or gets, at most. */
+static size_t most_of(const wefti_perf_traffic *traffic)
+{
+    const size_t nranks = (size_t)traffic->nranks;
+    size_t most = 0;
+    for (size_t a = 0; a < nranks; a++) {
+        size_t sent = 0, got = 0;
+        for (size_t b = 0; b < nranks; b++) {
+            sent += traffic->rows[a * nranks + b];
+            got += traffic->rows[b * nranks + a];
+        }
+        most = sent > most ? sent : most;
+        most = got > most ? got : most;
+    }
+    return most;
+}
+
+/* alltoallv's, where there is one: -b and -e say, as in nccl-tests, how much
+ * room there is for it. */
+static weft_status read_matrix(wefti_perf_rank *self)
+{
+    const wefti_perf_options *options = self->options;
+    if (options->op->kind != WEFTI_PERF_ALLTOALLV || !options->matrix_path) {
+        return WEFT_OK;
+    }
+    self->traffic.nranks = self->nranks;
+    weft_status status = wefti_perf_traffic_read(
+        &self->traffic, options->matrix_path, options->matrix_scale, 1);
+    if (status != WEFT_OK || !options->sized) {
+        return status;
+    }
+    const size_t most = most_of(&self->traffic);
+    return most <= options->max_bytes
+               ? WEFT_OK
+               : wefti_error(WEFT_ERR_INVALID,
+                             "-e %zu: of %s a rank sends or gets up to %zu "
+                             "bytes; allowed is that or more",
+                             options->max_bytes, options->matrix_path, most);
+}
+
 weft_status wefti_perf_rank_init(wefti_perf_rank *self,
                                  const wefti_perf_options *options, int rank,
                                  int nranks, const weft_unique_id *id)
@@ -127,6 +167,9 @@ weft_status wefti_perf_rank_init(wefti_perf_rank *self,
                            options->root, nranks - 1);
     }
     weft_status status = read_patience(self);
+    if (status == WEFT_OK) {
+        status = read_matrix(self);
+    }
     if (status == WEFT_OK) {
         status = start(self, id);
     }
@@ -144,6 +187,7 @@ weft_status wefti_perf_rank_init(wefti_perf_rank *self,
 void wefti_perf_rank_fini(wefti_perf_rank *self)
 {
     free(self->counts);
+    wefti_perf_traffic_fini(&self->traffic);
     wefti_startline_close(self->line);
     weft_stream_destroy(self->stream);
     weft_comm_destroy(self->comm);
@@ -182,7 +226,8 @@ wefti_perf_case wefti_perf_rank_case(const wefti_perf_rank *self, size_t bytes)
         .nranks = self->nranks,
         .hosts = wefti_comm_sum_hosts(self->comm, self->dtype, self->redop),
         .inplace = self->inplace,
-        .registered = options->registered};
+        .registered = options->registered,
+        .matrix = self->traffic.rows};
     wefti_tile_make_scale(subject.scale, self->dtype, self->rank);
     wefti_perf_case_size(&subject, bytes);
     if (wefti_perf_op_is_uneven(subject.op)) {
@@ -231,9 +276,12 @@ weft_status wefti_perf_pool_init(wefti_perf_pool *pool, wefti_perf_rank *self,
                                  const wefti_perf_case *subject, int copies)
 {
     const size_t line = 4096;
-    size_t room = wefti_perf_case_room(subject);
+    const size_t first_bytes =
+        (size_t)self->options->first_elem * weft_dtype_bytes(subject->dtype);
+    size_t room = wefti_perf_case_room(subject) + first_bytes;
     *pool = (wefti_perf_pool){.subject = *subject,
                               .copies = copies,
+                              .first_bytes = first_bytes,
                               .room_bytes = (room + line - 1) / line * line};
     size_t all_bytes = 2 * (size_t)copies * pool->room_bytes;
     weft_status status =
@@ -279,7 +327,7 @@ wefti_perf_buffers wefti_perf_pool_at(const wefti_perf_pool *pool, size_t call)
 {
     size_t copy = call % (size_t)pool->copies;
     unsigned char *send = pool->block;
-    send += 2 * copy * pool->room_bytes;
+    send += 2 * copy * pool->room_bytes + pool->first_bytes;
     return wefti_perf_case_place(
         &pool->subject, (wefti_perf_buffers){send, send + pool->room_bytes});
 }

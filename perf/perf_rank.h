@@ -7,6 +7,7 @@
 #define PERF_PERF_RANK_H
 
 #include "perf/perf_options.h"
+#include "perf/perf_traffic.h"
 #include "perf/startline.h"
 #include "weft/weft.h"
 
@@ -24,7 +25,8 @@ typedef struct wefti_perf_rank {
     int64_t come_ns;       /* to the line */
     wefti_tile own;        /* what this rank sends */
     wefti_tile scratch;
-    size_t *counts; /* [2][nranks], of the newest case */
+    size_t *counts;             /* [2][nranks], of the newest case */
+    wefti_perf_traffic traffic; /* its rows: bytes of alltoallv's matrix */
 } wefti_perf_rank;
 
 /*
@@ -61,8 +63,9 @@ typedef struct wefti_perf_pool {
     void *block;   /* memory of the device */
     void *staging; /* host memory of one room; NULL: the host reads block */
     size_t room_bytes;
-    weft_mem *mem;     /* block is this rank's part of it; NULL: of none */
-    weft_plan **plans; /* [copies] of --plan, else NULL */
+    size_t first_bytes; /* of a room, before its buffer */
+    weft_mem *mem;      /* block is this rank's part of it; NULL: of none */
+    weft_plan **plans;  /* [copies] of --plan, else NULL */
     struct CUgraphExec_st **graphs; /* [copies] of --graph, else NULL */
     weft_ring *ring;                /* of blocks that come round, else NULL */
     weft_device *device;            /* with ring: copies its blocks */

@@ -92,7 +92,7 @@ static bool find_next(const wefti_perf_options *options, size_t *bytes)
 weft_status wefti_perf_sizes_make(wefti_perf_options *options)
 {
     if (options->op->kind == WEFTI_PERF_BARRIER || options->moe.tokens ||
-        options->moe.matrix_path) {
+        options->matrix_path) {
         options->size_count = 0;
         return add_size(options, 0);
     }

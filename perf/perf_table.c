@@ -31,21 +31,28 @@ void wefti_perf_table_head(const wefti_perf_options *options, int nranks)
 {
     const int warmup = options->warmup, iterations = options->iterations;
     printf("# nThread 1 nGpus 1 minBytes %zu maxBytes %zu step: %zu(%s) warmup "
-           "iters: %d iters: %d agg iters: 1 validation: %d graph: %d\n",
+           "iters: %d iters: %d agg iters: %d validation: %d graph: %d\n",
            options->min_bytes, options->max_bytes,
            options->step_bytes ? options->step_bytes : options->factor,
            options->step_bytes ? "bytes" : "factor", warmup < 0 ? 0 : warmup,
-           iterations, options->checks, options->graph);
+           iterations, options->group, options->checks, options->graph);
     printf("#\n# %d ranks of weft, memory %s\n#\n", nranks, options->memory);
-    printf("#%61s%-18s%18s%s\n", "", "out-of-place", "", "in-place");
+    printf("#%61s%-*s%18s%s\n", "", options->spread ? 53 : 18, "out-of-place",
+           "", "in-place");
     printf("#%11s  %12s  %8s  %6s  %6s", "size", "count", "type", "redop",
            "root");
     for (int i = 0; i < 2; i++) {
         printf("  %7s  %6s  %6s %6s", "time", "algbw", "busbw", "#wrong");
+        if (options->spread) {
+            printf("  %7s  %7s  %7s  %6s", "i_min", "i_max", "i_p99", "i_cv%");
+        }
     }
     printf("\n#%11s  %12s  %8s  %6s  %6s", "(B)", "(elements)", "", "", "");
     for (int i = 0; i < 2; i++) {
         printf("  %7s  %6s  %6s %6s", "(us)", "(GB/s)", "(GB/s)", "");
+        if (options->spread) {
+            printf("  %7s  %7s  %7s  %6s", "(us)", "(us)", "(us)", "(%)");
+        }
     }
     printf("\n");
 }
@@ -57,47 +64,95 @@ static void print_time(double us)
     printf("  %7.*f", digits, us);
 }
 
-static void print_form(wefti_perf_table *table, const wefti_perf_row *row)
+static double busbw_of(const wefti_perf_row *row)
+{
+    const wefti_perf_case *subject = &row->subject;
+    const double rate = wefti_perf_row_rate(row, row->time.mean_us);
+    return isnan(rate)
+               ? 0
+               : rate * wefti_perf_op_bus_factor(subject->op, subject->nranks);
+}
+
+static void print_spread(const wefti_sample *time)
+{
+    print_time(time->min_us);
+    print_time(time->max_us);
+    print_time(time->p99_us);
+    printf("  %6.2f", 100 * time->deviation_us / time->mean_us);
+}
+
+static void print_form(const wefti_perf_options *options,
+                       const wefti_perf_row *row)
 {
     if (!row) {
         printf("  %7s  %6s  %6s  %5s", "N/A", "N/A", "N/A", "N/A");
+        if (options->spread) {
+            printf("  %7s  %7s  %7s  %6s", "N/A", "N/A", "N/A", "N/A");
+        }
         return;
     }
-    const wefti_perf_case *subject = &row->subject;
     double rate = wefti_perf_row_rate(row, row->time.mean_us);
     rate = isnan(rate) ? 0 : rate;
-    double bus = rate * wefti_perf_op_bus_factor(subject->op, subject->nranks);
     print_time(row->time.mean_us);
-    printf("  %6.2f  %6.2f", rate, bus);
+    printf("  %6.2f  %6.2f", rate, busbw_of(row));
     if (row->checked) {
         printf("  %5lld", (long long)row->wrong);
     } else {
         printf("  %5s", "N/A");
     }
-    table->wrong += row->wrong;
-    table->busbw_sum += bus;
-    table->points += subject->bytes > 0;
+    if (options->spread) {
+        print_spread(&row->time);
+    }
 }
 
-void wefti_perf_table_begin(wefti_perf_table *table, const wefti_perf_row *row)
+void wefti_perf_table_count(wefti_perf_table *table, const wefti_perf_row *row)
+{
+    table->wrong += row->wrong;
+    table->busbw_sum += busbw_of(row);
+    table->points += row->subject.bytes > 0;
+}
+
+double wefti_perf_table_busbw(const wefti_perf_table *table)
+{
+    return table->points > 0 ? table->busbw_sum / table->points : 0.0;
+}
+
+bool wefti_perf_table_is_slow(const wefti_perf_table *table,
+                              const wefti_perf_options *options)
+{
+    return wefti_perf_table_busbw(table) < 0.9 * options->least_GBps;
+}
+
+void wefti_perf_table_begin(const wefti_perf_options *options,
+                            const wefti_perf_row *row)
 {
     const wefti_perf_case *subject = &row->subject;
     printf("%12zu  %12zu  %8s  %6s  %6d", subject->bytes, subject->count,
            type_name(subject->dtype), reduction_name(subject),
            subject->op->rooted ? subject->root : -1);
-    print_form(table, row);
+    print_form(options, row);
 }
 
-void wefti_perf_table_end(wefti_perf_table *table, const wefti_perf_row *row)
+void wefti_perf_table_end(const wefti_perf_options *options,
+                          const wefti_perf_row *row)
 {
-    print_form(table, row);
+    print_form(options, row);
     printf("\n");
 }
 
-void wefti_perf_table_sum(const wefti_perf_table *table)
+void wefti_perf_table_rate(const wefti_perf_table *table,
+                           const wefti_perf_options *options)
+{
+    printf("# Avg bus bandwidth    : %g%s\n", wefti_perf_table_busbw(table),
+           options->least_GBps <= 0                   ? ""
+           : wefti_perf_table_is_slow(table, options) ? " FAILED"
+                                                      : " OK");
+}
+
+void wefti_perf_table_sum(const wefti_perf_table *table,
+                          const wefti_perf_options *options)
 {
     printf("# Out of bounds values : %lld %s\n", table->wrong,
            table->wrong == 0 ? "OK" : "FAILED");
-    printf("# Avg bus bandwidth    : %g\n",
-           table->points > 0 ? table->busbw_sum / table->points : 0.0);
+    wefti_perf_table_rate(table, options);
 }

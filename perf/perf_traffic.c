@@ -17,9 +17,14 @@
 /* ---- a matrix -------------------------------------------------------------
  */
 
+typedef struct matrix_unit {
+    double scale;
+    size_t row_bytes;
+} matrix_unit;
+
 /* Numbers of a line, to rows where it counts; how many there are. */
 static weft_status read_line(const char *path, int line, char *text,
-                             size_t row_bytes, size_t room, size_t *rows,
+                             const matrix_unit *of, size_t room, size_t *rows,
                              size_t *count_out)
 {
     size_t count = 0;
@@ -34,7 +39,7 @@ static weft_status read_line(const char *path, int line, char *text,
                                line, word);
         }
         if (count < room) {
-            rows[count] = (size_t)bytes / row_bytes;
+            rows[count] = (size_t)(bytes * of->scale) / of->row_bytes;
         }
     }
     *count_out = count;
@@ -43,7 +48,7 @@ static weft_status read_line(const char *path, int line, char *text,
 
 /* All lines have as many numbers as there are lines. */
 static weft_status read_file(wefti_perf_traffic *traffic, const char *path,
-                             FILE *file, size_t row_bytes)
+                             FILE *file, const matrix_unit *of)
 {
     const size_t nranks = (size_t)traffic->nranks;
     size_t lines = 0, width = 0, room = 0;
@@ -54,7 +59,7 @@ static weft_status read_file(wefti_perf_traffic *traffic, const char *path,
         size_t count;
         const bool counts = lines < nranks;
         status =
-            read_line(path, line, text, row_bytes, counts ? nranks : 0,
+            read_line(path, line, text, of, counts ? nranks : 0,
                       traffic->rows + (counts ? lines * nranks : 0), &count);
         if (status == WEFT_OK && count > 0) {
             width = lines++ == 0 ? count : width;
@@ -77,16 +82,18 @@ static weft_status read_file(wefti_perf_traffic *traffic, const char *path,
 }
 
 weft_status wefti_perf_traffic_read(wefti_perf_traffic *traffic,
-                                    const char *path, size_t row_bytes)
+                                    const char *path, double scale,
+                                    size_t row_bytes)
 {
     const size_t nranks = (size_t)traffic->nranks;
     traffic->rows = calloc(nranks * nranks, sizeof(*traffic->rows));
     if (!traffic->rows) {
         return wefti_error(WEFT_ERR_NO_MEMORY, "a matrix of %zu ranks", nranks);
     }
+    const matrix_unit of = {scale, row_bytes};
     FILE *file = fopen(path, "r");
     weft_status status =
-        file ? read_file(traffic, path, file, row_bytes)
+        file ? read_file(traffic, path, file, &of)
              : wefti_error(WEFT_ERR_SYSTEM, "%s: %s", path, strerror(errno));
     if (file) {
         fclose(file);

@@ -2,7 +2,8 @@
 /*
  * perf/perf_traffic.h - which experts the tokens of weft-perf's moe_dispatch
  * and moe_combine go to: drawn evenly, the same in every run, or as a file says
- * that ranks send to ranks. Each rank knows that of all.
+ * that ranks send to ranks, as its alltoallv does, too. Each rank knows that of
+ * all.
  */
 #ifndef PERF_PERF_TRAFFIC_H
 #define PERF_PERF_TRAFFIC_H
@@ -23,6 +24,7 @@ typedef struct wefti_perf_traffic {
  * of nccl-tests reads it: a square of at least nranks lines, of which the first
  * nranks count, and in each the first nranks numbers. fini frees them.
  *
+ * scale       times every number.
  * row_bytes   a token has so many; what is not whole rows is rounded down.
  *
  * Returns     OK | ERR_INVALID (file, line and what is allowed) | ERR_SYSTEM |
@@ -30,6 +32,7 @@ typedef struct wefti_perf_traffic {
  */
 WEFT_NODISCARD weft_status wefti_perf_traffic_read(wefti_perf_traffic *traffic,
                                                    const char *path,
+                                                   double scale,
                                                    size_t row_bytes);
 void wefti_perf_traffic_fini(wefti_perf_traffic *traffic);
 

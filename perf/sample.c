@@ -4,6 +4,7 @@
  */
 #include "perf/sample.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 static int by_value(const void *a, const void *b)
@@ -30,12 +31,20 @@ wefti_sample wefti_sample_get(int64_t *times_ns, size_t count)
     for (size_t i = 0; i < count; i++) {
         sum_ns += (double)times_ns[i];
     }
+    const double mean_us = sum_ns / (double)count / 1e3;
+    double squares = 0;
+    for (size_t i = 0; i < count; i++) {
+        const double off_us = (double)times_ns[i] / 1e3 - mean_us;
+        squares += off_us * off_us;
+    }
     return (wefti_sample){.median_us = quantile_us(times_ns, count, 0.5),
                           .p10_us = quantile_us(times_ns, count, 0.1),
                           .p90_us = quantile_us(times_ns, count, 0.9),
                           .min_us = quantile_us(times_ns, count, 0.0),
                           .max_us = quantile_us(times_ns, count, 1.0),
-                          .mean_us = sum_ns / (double)count / 1e3};
+                          .mean_us = mean_us,
+                          .p99_us = quantile_us(times_ns, count, 0.99),
+                          .deviation_us = sqrt(squares / (double)count)};
 }
 
 int wefti_sample_iterations(size_t bytes)

@@ -11,7 +11,8 @@
 #include <stdint.h>
 
 typedef struct wefti_sample {
-    double median_us, p10_us, p90_us, min_us, max_us, mean_us;
+    double median_us, p10_us, p90_us, min_us, max_us, mean_us, p99_us;
+    double deviation_us; /* from the mean, of these times */
 } wefti_sample;
 
 /* Sorts times_ns; count at least 1. Between two values it interpolates. */

@@ -51,7 +51,7 @@ typedef struct output {
     wefti_json json;
     int points, cheap_points; /* of --regret; those that cost little */
     double most_regret;
-    wefti_perf_table table; /* of --nccl-tests */
+    wefti_perf_table table; /* all rows' sums */
 } output;
 
 /* What the choice may cost more than the best and still be called cheap. */
@@ -149,17 +149,16 @@ static weft_status close_output(output *out)
     return written == WEFT_OK ? status : written;
 }
 
-static void print_row(output *out, const wefti_perf_rank *self,
-                      const wefti_perf_row *row)
+static void print_row(const wefti_perf_rank *self, const wefti_perf_row *row)
 {
     if (!self->options->table) {
         wefti_perf_row_print(row);
     } else if (self->inplace) {
-        wefti_perf_table_end(&out->table, row);
+        wefti_perf_table_end(self->options, row);
     } else {
-        wefti_perf_table_begin(&out->table, row);
+        wefti_perf_table_begin(self->options, row);
         if (!wefti_perf_op_has_inplace(row->subject.op)) {
-            wefti_perf_table_end(&out->table, NULL);
+            wefti_perf_table_end(self->options, NULL);
         }
     }
 }
@@ -174,8 +173,11 @@ static void put_row(output *out, const wefti_perf_rank *self,
         out->most_regret =
             regret > out->most_regret ? regret : out->most_regret;
     }
+    if (!self->options->overlap && !self->options->regret) {
+        wefti_perf_table_count(&out->table, row);
+    }
     if (out->text) {
-        print_row(out, self, row);
+        print_row(self, row);
         if (fflush(stdout) != 0 && !out->lost_errno) {
             out->lost_errno = errno;
         }
@@ -258,6 +260,27 @@ static weft_status run_cycles(wefti_perf_rank *self, output *out,
     return status;
 }
 
+static void sum_up(const output *out, const wefti_perf_options *options)
+{
+    if (out->text && options->table) {
+        wefti_perf_table_sum(&out->table, options);
+    } else if (out->text && options->least_GBps > 0) {
+        wefti_perf_table_rate(&out->table, options);
+    }
+}
+
+static weft_status check_rate(const output *out,
+                              const wefti_perf_options *options)
+{
+    return !wefti_perf_table_is_slow(&out->table, options)
+               ? WEFT_OK
+               : wefti_error(WEFT_ERR_SYSTEM,
+                             "the mean bus bandwidth is %g GB/s: below nine "
+                             "tenths of NCCL_TESTS_MIN_BW, %g",
+                             wefti_perf_table_busbw(&out->table),
+                             options->least_GBps);
+}
+
 static weft_status run_output(const job *world, wefti_perf_rank *self,
                               int64_t *wrong_out)
 {
@@ -270,10 +293,13 @@ static weft_status run_output(const job *world, wefti_perf_rank *self,
         return status;
     }
     status = run_cycles(self, &out, wrong_out);
-    if (status == WEFT_OK && out.text && self->options->table) {
-        wefti_perf_table_sum(&out.table);
+    if (status == WEFT_OK) {
+        sum_up(&out, self->options);
     }
     weft_status closed = close_output(&out);
+    if (status == WEFT_OK && closed == WEFT_OK) {
+        status = check_rate(&out, self->options);
+    }
     return status != WEFT_OK ? status : closed;
 }
 

@@ -123,6 +123,7 @@ static void destroy(wefti_door_comm *comm)
     wefti_door_report_print(&comm->report,
                             &(wefti_door_reporter){.name = comm->wish.name,
                                                    .carrier = "weft",
+                                                   .hash = comm->hash,
                                                    .rank = comm->rank,
                                                    .nranks = comm->nranks});
     weft_comm_destroy(comm->weft);

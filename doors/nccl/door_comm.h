@@ -46,6 +46,8 @@ typedef struct wefti_door_stream {
  * busy                    jobs that have it (door_job.h); lock
  * requests                what has been begun and not been seen to be done;
  *                         lock
+ * hash                    for its report, from when it is made
+ * children                split and shrunk from it; of the one job that makes
  * finalized, revoked      lock
  * cancel                  ends its creation; NULL: cannot be
  * redops, streams, asides of the one thread that uses it; redops: lock
@@ -64,6 +66,8 @@ typedef struct wefti_door_comm {
     int busy;
     weft_request **requests;
     size_t request_count, request_room;
+    uint64_t hash;
+    uint64_t children;
     bool finalized, revoked;
     weft_cancel *cancel;
     wefti_door_redop *redops;

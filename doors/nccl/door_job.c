@@ -89,10 +89,35 @@ static weft_status shrink(wefti_door_job *job, weft_comm **weft_out)
                                     &config, weft_out);
 }
 
-/* Its numbers are known to be right only now: ranks may have died. */
-static void keep_made(wefti_door_comm *comm, weft_comm *weft)
+/* FNV-1a. */
+static uint64_t mix(uint64_t hash, const void *bytes, size_t count)
 {
+    const unsigned char *at = bytes;
+    for (size_t i = 0; i < count; i++) {
+        hash = (hash ^ at[i]) * 0x100000001b3u;
+    }
+    return hash;
+}
+
+/* The same on all ranks: of the id, or of what was called on the parent. */
+static uint64_t hash_of(const wefti_door_job *job)
+{
+    uint64_t hash = job->parent ? job->parent->hash : 0xcbf29ce484222325u;
+    if (!job->parent) {
+        return mix(hash, &job->id, sizeof(job->id));
+    }
+    hash = mix(hash, &job->parent->children, sizeof(job->parent->children));
+    hash = mix(hash, &job->kind, sizeof(job->kind));
+    hash = mix(hash, &job->color, sizeof(job->color));
+    return mix(hash, job->ranks, sizeof(int) * (size_t)job->rank_count);
+}
+
+/* Its numbers are known to be right only now: ranks may have died. */
+static void keep_made(const wefti_door_job *job, weft_comm *weft)
+{
+    wefti_door_comm *comm = job->comm;
     pthread_mutex_lock(&comm->lock);
+    comm->hash = hash_of(job);
     comm->weft = weft;
     comm->rank = weft_comm_get_rank(weft);
     comm->nranks = weft_comm_get_nranks(weft);
@@ -107,8 +132,11 @@ static int make(wefti_door_job *job)
     weft_status status = job->kind == WEFTI_DOOR_INIT    ? create(job, &weft)
                          : job->kind == WEFTI_DOOR_SPLIT ? split(job, &weft)
                                                          : shrink(job, &weft);
+    if (job->parent) {
+        job->parent->children++;
+    }
     if (status == WEFT_OK && job->comm) {
-        keep_made(job->comm, weft);
+        keep_made(job, weft);
     }
     return wefti_door_status(status, calls[job->kind]);
 }

@@ -2,9 +2,11 @@
 /*
  * doors/nccl/door_report.c - a table in the log, whatever the log's level: it
  * was asked for. Several ranks, and processes, may name one file: each adds
- * its line in one write.
+ * its line in one write, and the last of a communicator the table of all.
  */
 #include "doors/nccl/door_report.h"
+
+#include "doors/nccl/door_table.h"
 
 #include "base/clock.h"
 #include "base/json.h"
@@ -16,6 +18,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 void wefti_door_report_init(wefti_door_report *report)
@@ -115,12 +118,25 @@ static void write_report(FILE *file, const wefti_door_report *report,
     }
 }
 
-/* False: errno says why. */
-static bool append(const char *path, const char *text, size_t bytes)
+static bool put(int fd, const char *text, size_t bytes)
 {
+    return write(fd, text, bytes) == (ssize_t)bytes;
+}
+
+/* False: errno says why. One rank at a time, so that only one is the last. */
+static bool append(const char *path, const wefti_door_reporter *reporter,
+                   const char *text, size_t bytes)
+{
+    char *table = NULL;
+    size_t table_bytes = 0;
     const int fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644);
-    const bool written = fd >= 0 && write(fd, text, bytes) == (ssize_t)bytes;
+    bool written = fd >= 0 && flock(fd, LOCK_EX) == 0 && put(fd, text, bytes);
+    if (written) {
+        wefti_door_table_make(path, reporter, &table, &table_bytes);
+        written = !table || put(fd, table, table_bytes);
+    }
     const int error = errno;
+    free(table);
     if (fd >= 0) {
         close(fd);
     }
@@ -137,7 +153,7 @@ static void append_report(const wefti_door_report *report,
     if (file) {
         write_report(file, report, reporter);
     }
-    if (!file || fclose(file) || !append(path, text, bytes)) {
+    if (!file || fclose(file) || !append(path, reporter, text, bytes)) {
         wefti_log(WEFTI_LOG_ERROR, reporter->rank,
                   "WEFT_NCCL_REPORT %s: cannot be written: %s", path,
                   strerror(errno));

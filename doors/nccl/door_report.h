@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * doors/nccl/door_report.h - what a communicator has carried, for
- * WEFT_NCCL_REPORT: lines in the log, and a line of JSON in a file.
+ * WEFT_NCCL_REPORT: lines in the log, and a line of JSON in a file, where the
+ * table of all ranks comes behind the last one's.
  */
 #ifndef DOORS_NCCL_DOOR_REPORT_H
 #define DOORS_NCCL_DOOR_REPORT_H
@@ -31,8 +32,8 @@ typedef struct wefti_door_report {
     wefti_door_tally tallies[WEFT_COLLECTIVE_COUNT + 1];
 } wefti_door_report;
 
-/* Whose report it is. hash: of a communicator of NCCL's, 0: none. nranks 0:
- * not known. */
+/* Whose report it is. hash: the same on all ranks of a communicator, and of no
+ * other; 0: none. nranks 0: not known. */
 typedef struct wefti_door_reporter {
     const char *name; /* "": none */
     const char *carrier;

@@ -10,6 +10,7 @@
 #include "doors/nccl/door_abi.h"
 
 #include <dlfcn.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -134,12 +135,78 @@ static void test_report_goes_to_the_file_that_is_named(void **state)
     const ssize_t bytes = read(fd, text, sizeof(text) - 1);
     assert_true(bytes > 0);
     text[bytes] = '\0';
-    assert_non_null(strstr(text, "\"hash\": null, \"carrier\": \"weft\""));
+    assert_non_null(strstr(text, "\", \"carrier\": \"weft\", \"rank\": 0"));
     assert_non_null(strstr(text, "\"rank\": 0, \"nranks\": 1, "));
     assert_non_null(
         strstr(text, "{\"op\": \"all_reduce\", \"calls\": 2, \"bytes\": 56"));
+    const char *table = strchr(text, '\n');
+    assert_non_null(table);
     assert_true(text[bytes - 1] == '\n' &&
-                strchr(text, '\n') + 1 == &text[bytes]);
+                strchr(table + 1, '\n') + 1 == &text[bytes]);
+    close(fd);
+    unlink(path);
+}
+
+/* A rank that comes a while later than the other. */
+static void *add_late(void *handle)
+{
+    void *library = open_library();
+    float value = 1;
+    FIND(AllReduce);
+    usleep(60000);
+    assert_int_equal(AllReduce(&value, &value, 1, 7, 0, handle, NULL),
+                     WEFTI_DOOR_SUCCESS);
+    return NULL;
+}
+
+static void wait_for_a_rank(void)
+{
+    void *library = open_library();
+    struct ncclComm *comms[2];
+    pthread_t late;
+    float value = 1;
+    FIND(CommInitAll);
+    FIND(AllReduce);
+    FIND(CommDestroy);
+    for (int round = 0; round < 2; round++) {
+        assert_int_equal(CommInitAll(comms, 2, NULL), WEFTI_DOOR_SUCCESS);
+        assert_int_equal(pthread_create(&late, NULL, add_late, comms[1]), 0);
+        assert_int_equal(AllReduce(&value, &value, 1, 7, 0, comms[0], NULL),
+                         WEFTI_DOOR_SUCCESS);
+        pthread_join(late, NULL);
+        for (int r = 0; r < 2; r++) {
+            assert_int_equal(CommDestroy(comms[r]), WEFTI_DOOR_SUCCESS);
+        }
+    }
+}
+
+static void test_table_says_whom_ranks_waited_for(void **state)
+{
+    char path[] = "/tmp/weft_report_XXXXXX", text[6000];
+    const int fd = mkstemp(path);
+    (void)state;
+    assert_true(fd >= 0);
+    setenv("WEFT_NCCL_REPORT", path, 1);
+    read_log(text, sizeof(text), wait_for_a_rank);
+    unsetenv("WEFT_NCCL_REPORT");
+    assert_non_null(strstr(text, "waiting  slowest       left"));
+    const ssize_t bytes = read(fd, text, sizeof(text) - 1);
+    assert_true(bytes > 0);
+    text[bytes] = '\0';
+    int tables = 0;
+    for (const char *at = text; (at = strstr(at, "\"table\": [")); tables++) {
+        double took_ms = 0, waiting_ms = 0;
+        at = strstr(at, "\"time_ms\": ");
+        assert_non_null(at);
+        assert_int_equal(sscanf(at,
+                                "\"time_ms\": %lf, \"waiting_ms\": %lf, "
+                                "\"slowest_rank\": 1, \"left\": 0}",
+                                &took_ms, &waiting_ms),
+                         2);
+        assert_non_null(strstr(at, "\"slowest_rank\": 1, \"left\": 0}"));
+        assert_true(waiting_ms > 15 && waiting_ms < took_ms);
+    }
+    assert_int_equal(tables, 2);
     close(fd);
     unlink(path);
 }
@@ -150,7 +217,8 @@ int main(void)
         cmocka_unit_test(test_every_name_is_found),
         cmocka_unit_test(test_ranks_talk_through_the_handle),
         cmocka_unit_test(test_report_is_logged_when_wanted),
-        cmocka_unit_test(test_report_goes_to_the_file_that_is_named)};
+        cmocka_unit_test(test_report_goes_to_the_file_that_is_named),
+        cmocka_unit_test(test_table_says_whom_ranks_waited_for)};
     setenv("CUDA_VISIBLE_DEVICES", "", 1);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,9 +3,10 @@
  * Goal: weft-perf's command line means what it says, or is refused with the
  * flag, the value and what is allowed.
  * Method: tables of command lines with what must come out; the order
- * statistics and the sizes of every operation, by hand.
+ * statistics, the sizes of every operation, and where buffers lie, by hand.
  */
 #include "perf/perf_options.h"
+#include "perf/perf_rank.h"
 #include "perf/sample.h"
 
 #include <math.h>
@@ -14,6 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -105,6 +107,73 @@ static void test_read_flags_of_nccl_tests_are_kept(void **state)
     wefti_perf_options_fini(&options);
 }
 
+static void test_read_groups_and_places_are_kept(void **state)
+{
+    (void)state;
+    wefti_perf_options options;
+    assert_int_equal(read("all_reduce -m 5 -u 3 -I 1 -R 2 --nccl-tests -p 1 "
+                          "-y 0 -C 0 -S 0 -x 0 -D 0 -M 0 -U 0 -K 0",
+                          &options),
+                     WEFT_OK);
+    assert_int_equal(options.group, 5);
+    assert_int_equal(options.first_elem, 3);
+    assert_true(options.spread && options.registered && !options.blocking);
+    wefti_perf_options_fini(&options);
+    assert_int_equal(read("all_reduce -m 1", &options), WEFT_OK);
+    assert_true(options.blocking);
+    wefti_perf_options_fini(&options);
+}
+
+/* Reads with a variable set, and unsets it. */
+static weft_status read_with(const char *name, const char *value,
+                             const char *text, wefti_perf_options *options)
+{
+    assert_int_equal(setenv(name, value, 1), 0);
+    weft_status status = read(text, options);
+    assert_int_equal(unsetenv(name), 0);
+    return status;
+}
+
+static void test_read_variables_of_nccl_tests_count(void **state)
+{
+    (void)state;
+    static const char least[] = "NCCL_TESTS_MIN_BW";
+    static const char spread[] = "NCCL_TESTS_ALLTOALLV_SPREAD";
+    static const char scale[] = "NCCL_TESTS_ALLTOALLV_MATRIX_SCALE";
+    static const char matrix[] = "NCCL_TESTS_ALLTOALLV_MATRIX_FILE";
+    wefti_perf_options options;
+    assert_int_equal(read_with(least, "2.5", "all_reduce", &options), WEFT_OK);
+    assert_true(options.least_GBps > 2.4 && options.least_GBps < 2.6);
+    wefti_perf_options_fini(&options);
+    assert_int_equal(read_with(matrix, "file", "alltoallv", &options), WEFT_OK);
+    assert_non_null(options.matrix_path);
+    assert_int_equal(options.size_count, 1);
+    wefti_perf_options_fini(&options);
+    assert_int_equal(read_with(matrix, "file", "alltoall", &options), WEFT_OK);
+    assert_null(options.matrix_path);
+    wefti_perf_options_fini(&options);
+    assert_int_equal(read_with(scale, "0.5", "alltoallv --matrix m", &options),
+                     WEFT_OK);
+    assert_true(options.matrix_scale > 0.4 && options.matrix_scale < 0.6);
+    wefti_perf_options_fini(&options);
+    static const struct {
+        const char *name, *value, *text, *said;
+    } rows[] = {{least, "fast", "all_reduce", "NCCL_TESTS_MIN_BW=fast"},
+                {least, "-1", "all_reduce", "NCCL_TESTS_MIN_BW=-1"},
+                {least, "1", "all_reduce --regret", "NCCL_TESTS_MIN_BW=1"},
+                {spread, "0.5", "alltoallv", "NCCL_TESTS_ALLTOALLV_SPREAD=0.5"},
+                {scale, "2x", "alltoallv", "MATRIX_SCALE=2x: allowed"}};
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        assert_int_equal(
+            read_with(rows[i].name, rows[i].value, rows[i].text, &options),
+            WEFT_ERR_INVALID);
+        if (!strstr(weft_error_text(), rows[i].said)) {
+            fail_msg("%s=%s gave \"%s\"", rows[i].name, rows[i].value,
+                     weft_error_text());
+        }
+    }
+}
+
 static void test_read_types_and_reductions_by_any_name(void **state)
 {
     (void)state;
@@ -164,7 +233,26 @@ static void test_read_bad_lines_are_refused_by_name(void **state)
                 {"all_reduce -t 2", "-t 2: allowed is 1; WEFT_RANKS_PER"},
                 {"all_reduce -g 8", "-g 8: allowed is 1"},
                 {"all_reduce -a 4", "-a 4: allowed is a whole number from 0"},
-                {"all_reduce -R 2", "-R 2"},
+                {"all_reduce -R 3", "-R 3"},
+                {"all_reduce -m 0", "-m 0"},
+                {"put -m 2", "-m 2: calls of put"},
+                {"all_reduce -m 2 --overlap", "all_reduce with --overlap"},
+                {"all_reduce -m 2 --regret", "all_reduce with --regret"},
+                {"moe_combine -u 1", "-u 1: rows of moe_combine"},
+                {"all_reduce -u -1", "-u -1"},
+                {"all_reduce -I 1", "-I 1: allowed is with --nccl-tests"},
+                {"all_reduce -p 0", "-p 0: allowed is 1; each rank"},
+                {"all_reduce -y 1", "-y 1: allowed is 0; operations"},
+                {"all_reduce -C 1", "-C 1: allowed is 0; a call"},
+                {"all_reduce -S 1", "-S 1: allowed is 0; rows"},
+                {"all_reduce --cta_policy 2", "-x 2: allowed is 0; it is"},
+                {"all_reduce -D 1", "-D 1: allowed is 0; there are no"},
+                {"all_reduce -V 16", "-V 16: allowed is none"},
+                {"all_reduce -M 1", "-M 1: allowed is 0; weft_comm_get_bytes"},
+                {"all_reduce -U 1", "-U 1: allowed is 0; rows have"},
+                {"all_reduce -K 5", "-K 5: allowed is 0; -w"},
+                {"all_gatherv --matrix m", "--matrix with alltoallv"},
+                {"alltoallv --matrix m -b 8 -e 64", "m says the sizes"},
                 {"all_reduce -N -1", "-N -1"},
                 {"all_reduce -a 1 --regret", "without --overlap and --regret"},
                 {"all_reduce --nccl-tests --inplace", "both forms"},
@@ -264,6 +352,36 @@ static bool near(double a, double b)
     return fabs(a - b) < 1e-9;
 }
 
+/* Every room begins at a line; its buffers so many elements behind that, and
+ * end before the next room. */
+static void test_pool_buffers_begin_behind_their_room(void **state)
+{
+    (void)state;
+    wefti_perf_options options = {.op = wefti_perf_op_get("all_reduce"),
+                                  .memory = "host"};
+    wefti_perf_rank self = {.options = &options};
+    wefti_perf_case subject = {
+        .op = options.op, .dtype = WEFT_DTYPE_F16, .nranks = 2};
+    wefti_perf_case_size(&subject, 4096);
+    assert_int_equal(weft_device_open("host", 0, &self.device), WEFT_OK);
+    for (int first = 0; first < 4; first += 3) {
+        wefti_perf_pool pool;
+        options.first_elem = first;
+        assert_int_equal(wefti_perf_pool_init(&pool, &self, &subject, 2),
+                         WEFT_OK);
+        const unsigned char *begin = pool.block, *end = begin;
+        for (size_t call = 0; call < 2; call++) {
+            wefti_perf_buffers at = wefti_perf_pool_at(&pool, call);
+            assert_ptr_equal(at.send, end + 2 * first);
+            assert_true(at.recv >= at.send + 4096 + 2 * first);
+            assert_int_equal((at.recv - begin) % 4096, 2 * first);
+            end = at.recv + (at.recv - at.send) - 2 * first;
+        }
+        wefti_perf_pool_fini(&pool, &self);
+    }
+    weft_device_close(self.device);
+}
+
 static void test_sample_known_times_give_known_quantiles(void **state)
 {
     (void)state;
@@ -275,6 +393,8 @@ static void test_sample_known_times_give_known_quantiles(void **state)
     assert_true(near(sample.median_us, 5.0) && near(sample.p10_us, 1.0) &&
                 near(sample.p90_us, 9.0) && near(sample.min_us, 0.0) &&
                 near(sample.max_us, 10.0));
+    assert_true(near(sample.p99_us, 9.9) && near(sample.mean_us, 5.0) &&
+                near(sample.deviation_us, sqrt(10.0)));
     sample = wefti_sample_get((int64_t[]){3000, 1000}, 2);
     assert_true(near(sample.median_us, 2.0) && near(sample.p90_us, 2.8));
     /* Equal times have one quantile, to the last bit. */
@@ -308,10 +428,13 @@ int main(void)
         cmocka_unit_test(test_read_size_with_a_blank_is_refused),
         cmocka_unit_test(test_read_all_flags_are_kept),
         cmocka_unit_test(test_read_flags_of_nccl_tests_are_kept),
+        cmocka_unit_test(test_read_groups_and_places_are_kept),
+        cmocka_unit_test(test_read_variables_of_nccl_tests_count),
         cmocka_unit_test(test_read_types_and_reductions_by_any_name),
         cmocka_unit_test(test_read_bad_lines_are_refused_by_name),
         cmocka_unit_test(test_case_sizes_are_those_of_nccl_tests),
         cmocka_unit_test(test_case_uneven_parts_add_up_and_vary),
+        cmocka_unit_test(test_pool_buffers_begin_behind_their_room),
         cmocka_unit_test(test_sample_known_times_give_known_quantiles)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -277,6 +277,83 @@ class WeftPerf(unittest.TestCase):
         rows = json.loads(done.stdout)["rows"]
         self.assertEqual([row["inplace"] for row in rows], [False, True])
 
+    def test_groups_of_calls_share_their_time_and_are_right(self):
+        for op in ("all_reduce", "alltoallv", "broadcast", "sendrecv_list"):
+            for flags in ([], ["--plan"], ["--registered", "-u", "3"]):
+                for row in rows_of([PERF, op, "-m", "7", "-n", "3", "-c", "2",
+                                    "--sizes", "64,40K", *flags], threads=3):
+                    self.check_row(row, op, 3)
+        for row in rows_of([PERF, "all_reduce", "-m", "6", "-n", "2", "-b",
+                            "1K", "-e", "1K", "--inplace"], threads=2):
+            self.assertEqual(row["wrong"], 0)
+        one, = rows_of([PERF, "all_reduce", "-z", "0", "-b", "1M", "-e", "1M",
+                        "-n", "5"], threads=2)
+        many, = rows_of([PERF, "all_reduce", "-m", "32", "-b", "1M", "-e",
+                         "1M", "-n", "5"], threads=2)
+        self.assertLess(many["time_us"]["min"], 16 * one["time_us"]["max"])
+
+    def test_buffers_begin_where_they_are_told_to(self):
+        for op in ("all_reduce", "reduce_scatter", "put", "alltoall"):
+            for flags in ([], ["--memory", "shadow"]):
+                if op == "put" and flags:
+                    continue
+                row, = rows_of([PERF, op, "-u", "5", "-b", "96", "-e", "96",
+                                "-n", "3", "-d", "half", *flags], threads=3)
+                self.check_row(row, op, 3)
+
+    def test_table_says_how_far_times_differ(self):
+        done = run([PERF, "all_reduce", "--nccl-tests", "-I", "1", "-b", "64",
+                    "-e", "64", "-n", "20"], threads=2)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(done.stdout.count("i_cv%"), 2)
+        row, = [line.split() for line in done.stdout.splitlines()
+                if not line.startswith("#")]
+        self.assertEqual(len(row), 5 + 2 * 8)
+        for form in (row[5:13], row[13:]):
+            mean, least, most, p99, varies = (
+                float(form[i]) for i in (0, 4, 5, 6, 7))
+            self.assertTrue(least <= mean <= most, form)
+            self.assertTrue(least <= p99 <= most, form)
+            self.assertGreater(varies, 0)
+
+    def test_least_bandwidth_decides_the_exit_status(self):
+        for flags in ([], ["--nccl-tests"], ["-J", os.devnull]):
+            for least, verdict in (("0.0000001", "OK"), ("900000", "FAILED")):
+                done = run([PERF, "all_reduce", "-b", "1K", "-e", "1K", "-n",
+                            "3", *flags], threads=2, NCCL_TESTS_MIN_BW=least)
+                self.assertEqual(done.returncode, verdict == "FAILED",
+                                 done.stderr)
+                self.assertRegex(done.stdout, r"\n# Avg bus bandwidth    : "
+                                 rf"[0-9.e+-]+ {verdict}\n")
+                self.assertEqual("NCCL_TESTS_MIN_BW" in done.stderr,
+                                 verdict == "FAILED")
+
+    def test_matrix_says_what_goes_where(self):
+        path = os.path.join(tempfile.mkdtemp(), "matrix")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write("0 400 100 7\n12 0 0 7\n49 3 88 7\n1 1 1 1\n")
+        known = 400 + 100 + 12 + 48 + 0 + 88  # whole f32 of 3 ranks
+        for flags, more, bytes_all in (
+                (["--matrix", path], {}, known),
+                ([], {"NCCL_TESTS_ALLTOALLV_MATRIX_FILE": path}, known),
+                (["-b", "512", "-e", "512"],
+                 {"NCCL_TESTS_ALLTOALLV_MATRIX_FILE": path}, known),
+                (["--matrix", path, "-m", "3"],
+                 {"NCCL_TESTS_ALLTOALLV_MATRIX_SCALE": "2"},
+                 800 + 200 + 24 + 96 + 4 + 176)):
+            row, = rows_of([PERF, "alltoallv", "-n", "3", *flags], threads=3,
+                           **more)
+            self.assertEqual(row["bytes"], bytes_all // 4 // 3 * 4)
+            self.assertEqual(row["wrong"], 0)
+        for flags, said in ((["-b", "96", "-e", "96"], "up to 500 bytes"),
+                            (["-b", "8", "-e", "512"], "says the sizes")):
+            done = run([PERF, "alltoallv", "--matrix", path, *flags],
+                       threads=3)
+            self.assertNotEqual(done.returncode, 0)
+            self.assertIn(said, done.stderr)
+        done = run([PERF, "alltoallv", "--matrix", path + "x"], threads=2)
+        self.assertIn("No such file", done.stderr)
+
     def test_rate_limit_is_said(self):
         done = run([PERF, "all_reduce", "-b", "8", "-e", "8", "-n", "2"],
                    threads=2, WEFT_EMULATE_GBPS="0.5")

@@ -156,11 +156,10 @@ static weft_status next_block(const wefti_node_args *args, key_round *round,
     const wefti_context *context = &shape->context;
     const size_t places = wefti_context_ring(context);
     if (!wefti_node_exchanges(args->pass, WEFTI_LINK_CONTEXT)) {
-        const bool sums = carries(args, round);
+        const size_t sums = carries(args, round); /* without own */
+        const size_t place = wefti_context_place(context);
         *block_out = order + sums < places ? round->own : NULL;
-        *owner_out =
-            (int)((context->part / wefti_context_ulysses(context) + order) %
-                  places);
+        *owner_out = (int)((place + order + sums) % places);
         return WEFT_OK;
     }
     wefti_node_stop(args->pass, WEFTI_LINK_CONTEXT);

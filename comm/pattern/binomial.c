@@ -392,13 +392,15 @@ static int slots(const wefti_problem *problem, int channel)
 
 /*
  * The root is the busiest: it has a message of each child in every round, and
- * all parts, those of the larger subtrees by way of scratch.
+ * all parts, those of the larger subtrees by way of scratch. It is taken to be
+ * rank 0: ranks that have weighed other roots before choose the same, and hosts
+ * count as even elsewhere too (comm/pattern/cost.h).
  */
 static void cost(const wefti_problem *problem, const wefti_sizes *sizes,
                  wefti_cost *cost_out)
 {
     wefti_problem root = *problem;
-    root.rank = root.root;
+    root.rank = root.root = 0;
     const rooted_tree tree = tree_of(&root);
     const double part = sizes->bytes / sizes->ranks;
     const double rounds = (double)(tree.rounds ? tree.rounds : 1);

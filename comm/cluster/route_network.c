@@ -143,21 +143,47 @@ static int list_host(const wefti_paths *paths, const wefti_levels *levels,
     return count;
 }
 
+static bool has_hosts(const wefti_levels *levels)
+{
+    for (int i = 1; i < levels->place_count; i++) {
+        if (levels->hosts[i] != levels->hosts[i - 1]) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static int count_names(const char *names)
+{
+    int count = names[0] != '\0';
+    for (; *names; names++) {
+        count += *names == ',';
+    }
+    return count;
+}
+
 /* How many rails the settings ask for: those that are named, or as many as may
- * be, which ranks only find where they measure. */
-static weft_status count_asked(bool is_measured, int *asked_out)
+ * be, which ranks only find where they measure, and by weft's own tcp. What a
+ * job of several hosts would refuse (comm/net/net_join.c) is refused here. */
+static weft_status count_asked(const wefti_levels *levels, bool is_measured,
+                               int *asked_out)
 {
     const char *names = wefti_setting_text(WEFTI_SETTING_NET_INTERFACE);
+    const bool tcp =
+        strcmp(wefti_setting_text(WEFTI_SETTING_NET_TRANSPORT), "tcp") == 0;
+    const int named = count_names(names);
     int64_t most;
     weft_status status = wefti_setting_int(WEFTI_SETTING_NET_RAILS, &most);
     if (status != WEFT_OK) {
         return status;
     }
-    int asked = names[0] || !is_measured ? 1 : (int)most;
-    for (; *names; names++) {
-        asked += *names == ',';
+    if (tcp && named > most && has_hosts(levels)) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "WEFT_NET_INTERFACE=%s: allowed is to name up to "
+                           "%lld, as WEFT_NET_RAILS says",
+                           names, (long long)most);
     }
-    *asked_out = asked > most ? (int)most : asked;
+    *asked_out = named > 0 ? named : tcp && is_measured ? (int)most : 1;
     return WEFT_OK;
 }
 
@@ -204,7 +230,7 @@ weft_status wefti_route_network_find(const wefti_paths *paths,
 {
     int asked;
     *network_out = (wefti_route_network){.rails = 1};
-    weft_status status = count_asked(is_measured, &asked);
+    weft_status status = count_asked(levels, is_measured, &asked);
     double *room = calloc((size_t)paths->nic_count + 1, sizeof(*room));
     if (status == WEFT_OK && !room) {
         status = wefti_error(WEFT_ERR_NO_MEMORY, "%d NICs", paths->nic_count);
@@ -212,7 +238,7 @@ weft_status wefti_route_network_find(const wefti_paths *paths,
     if (status == WEFT_OK) {
         double GBps = find_least(paths, levels, asked, room, network_out);
         if (network_out->nics == 0) { /* then only what is named */
-            status = count_asked(false, &network_out->rails);
+            status = count_asked(levels, false, &network_out->rails);
         }
         if (GBps > 0 && is_measured) {
             network_out->rates = wefti_known_rates_of_link(GBps);

@@ -27,6 +27,10 @@ typedef struct wefti_route_network {
  * network, whatever joins their GPUs. */
 bool wefti_route_is_network(const wefti_levels *levels, int level);
 
+/* Whether a level's links are NVLink's (or XGMI's), which weft's own steps on
+ * host memory do not use. */
+bool wefti_route_is_nvlink(const wefti_levels *levels, int level);
+
 /* Whether there are several ranks, each on a host of its own. */
 bool wefti_route_is_apart(const wefti_levels *levels);
 
@@ -43,17 +47,14 @@ double wefti_route_port_GBps(const wefti_paths *paths,
 double wefti_route_link_GBps(const wefti_paths *paths,
                              const wefti_levels *levels, int level);
 
-/* Whether these links are NVLink's (or XGMI's), which weft's own steps on host
- * memory do not use. */
-bool wefti_route_is_nvlink(const wefti_levels *levels, int level);
-
 /*
  * wefti_route_network_find - what the hosts of levels have, by the settings in
- * force: WEFT_NET_INTERFACE, WEFT_NET_RAILS, and WEFT_NET_RATES as
- * `is_measured`. A NIC that is 16 times slower than the host's fastest is no
- * rail, as in a job.
+ * force: WEFT_NET_INTERFACE, WEFT_NET_RAILS, WEFT_NET_TRANSPORT, and
+ * WEFT_NET_RATES as `is_measured`. A NIC that is 16 times slower than the
+ * host's fastest is no rail, as in a job.
  *
- * Returns     OK | ERR_INVALID: WEFT_NET_RAILS | ERR_NO_MEMORY.
+ * Returns     OK | ERR_INVALID: WEFT_NET_RAILS, or more interfaces
+ *             named for tcp than that | ERR_NO_MEMORY.
  */
 WEFT_NODISCARD weft_status
 wefti_route_network_find(const wefti_paths *paths, const wefti_levels *levels,

@@ -510,8 +510,8 @@ static const char *why_pattern(const wefti_scope *scope, const weft_op *op,
                "takes";
     }
     if (pattern == &wefti_pattern_binomial) {
-        return "few messages: ranks pass parts on together, where the root "
-               "would have one with every rank";
+        return "few messages: ranks pass parts on, and the root has one with "
+               "few of them";
     }
     if (pattern == &wefti_pattern_tree) {
         return "few messages: one to every rank would take longer than a "

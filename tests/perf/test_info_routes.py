@@ -105,10 +105,19 @@ class Network(unittest.TestCase):
         self.expect(read(machine, WEFT_NET_RAILS="2"), "topology", 100, 2, 8)
         self.expect(read(machine, WEFT_NET_INTERFACE="ib0,ib1,ib2"),
                     "topology", 150, 3, 8)
-        self.expect(read(machine, WEFT_NET_INTERFACE="ib0,ib1,ib2",
-                         WEFT_NET_RAILS="2"), "topology", 100, 2, 8)
+        done = run("--input", machine, "--routes",
+                   WEFT_NET_INTERFACE="ib0,ib1,ib2", WEFT_NET_RAILS="2")
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn("WEFT_NET_INTERFACE=ib0,ib1,ib2: allowed is to name up "
+                      "to 2, as WEFT_NET_RAILS says", done.stderr)
         self.expect(read(machine, WEFT_NET_INTERFACE="ib0"), "topology", 50, 1,
                     8)
+        # The network library's transports are spread over what is named only.
+        self.expect(read(machine, WEFT_NET_TRANSPORT="rc,ud"), "topology", 50,
+                    1, 8)
+        self.expect(read(machine, WEFT_NET_TRANSPORT="rc,ud",
+                         WEFT_NET_RAILS="1", WEFT_NET_INTERFACE="ib0,ib1"),
+                    "topology", 100, 2, 8)
 
     def test_usual_stays_what_it_says(self):
         machine = "2x(8xH100,8xCX7)"

@@ -3,9 +3,8 @@
  * weft/ring.h - blocks of all ranks that come round while they are used: the
  * exchange of keys and values of ring attention, and of their gradients.
  *
- *   READ    own --> r-1's --> r-2's ...      what each rank gave, to be read
- *   CARRY   r-1's --> r-2's ... --> own      sums that all but their owner add
- * to
+ *   READ    own --> r-1's --> r-2's ...   what each rank gave, to be read
+ *   CARRY   r-1's --> r-2's ... --> own   sums, added to by all but their owner
  *
  *   weft_ring_post(ring, own, compute);
  *   while (weft_ring_next(ring, compute, &block, &owner) == WEFT_OK && block)
@@ -38,7 +37,14 @@ extern "C" {
 #endif
 #pragma GCC visibility push(default)
 
-/* weft_ring_kind - whether blocks are read as they come, or added to. */
+/*
+ * weft_ring_kind - whether blocks are read as they come, or added to.
+ *
+ * READ    every rank has all blocks, its own first.
+ * CARRY   every rank has all blocks but its own, and adds to them; its own
+ *         comes last, into own_block, as the sum of what the others have added.
+ *         What the owner would add it adds itself, after the round.
+ */
 typedef enum weft_ring_kind { WEFT_RING_READ, WEFT_RING_CARRY } weft_ring_kind;
 
 /*

@@ -11,6 +11,7 @@
  * included. Values are small integers, others in every operation; the kernels'
  * reference reduces them. Argument: threads, processes or shadow.
  */
+#include "tests/comm/collective_forms.h"
 #include "tests/comm/part_values.h"
 #include "tests/comm/spread.h"
 #include "tests/comm/world.h"
@@ -41,7 +42,6 @@ enum {
     GUARD_BYTES = 64,
     POISON = 0xA5,
     MOST_RANKS = 16,
-    FIRST_ROOTED = 4, /* of the forms */
     CHUNK_BYTES = 1000,
     SHADOW_CHUNK_BYTES = 4000, /* each takes long, and 80 are as good as 320 */
     MOST_ELEMS = 40000,        /* of one part */
@@ -51,25 +51,8 @@ enum {
 static const char *mode;
 static bool is_slow, is_long; /* long: all sizes and types; on no shadow */
 static size_t chunk_bytes = CHUNK_BYTES; /* of small ones */
+static size_t first_form;                /* tried */
 static bool is_remote; /* over a network: fewer worlds and counts */
-
-/* What one collective has for whom. */
-struct form {
-    weft_collective collective;
-    bool send_parts, recv_parts, varied, reduces;
-    bool root_sends, root_receives; /* and nobody else does */
-};
-
-static const struct form forms[] = {
-    {WEFT_COLLECTIVE_ALLTOALL, 1, 1, 0, 0, 0, 0},
-    {WEFT_COLLECTIVE_ALLTOALLV, 1, 1, 1, 0, 0, 0},
-    {WEFT_COLLECTIVE_ALLGATHERV, 0, 1, 1, 0, 0, 0},
-    {WEFT_COLLECTIVE_REDUCESCATTERV, 1, 0, 1, 1, 0, 0},
-    {WEFT_COLLECTIVE_GATHER, 0, 1, 0, 0, 0, 1},
-    {WEFT_COLLECTIVE_GATHERV, 0, 1, 1, 0, 0, 1},
-    {WEFT_COLLECTIVE_SCATTER, 1, 0, 0, 0, 1, 0},
-    {WEFT_COLLECTIVE_SCATTERV, 1, 0, 1, 0, 1, 0},
-};
 
 /* One operation as one rank sees it. */
 struct probe {
@@ -446,18 +429,18 @@ static void sweep(struct probe *probe)
             }
             probe->count = counts[c] < most ? counts[c] : most;
             probe->root = (int)(probe->salt % (unsigned)probe->nranks);
-            probe_forms(probe, 0);
+            probe_forms(probe, first_form);
         }
     }
     /* Every root; and once much more than is staged at a time. */
     probe->count = 37;
     for (probe->root = 0; probe->root < probe->nranks; probe->root++) {
-        probe_forms(probe, probe->root > 0 ? FIRST_ROOTED : 0);
+        probe_forms(probe, probe->root > 0 ? FIRST_ROOTED : first_form);
     }
     probe->root = probe->nranks - 1;
     probe->count = most < MOST_ELEMS ? most : MOST_ELEMS;
     hold(probe, WEFT_DTYPE_F64);
-    probe_forms(probe, 0);
+    probe_forms(probe, first_form);
 }
 
 static unsigned char *room(const struct probe *probe, bool on_host)
@@ -564,20 +547,26 @@ static void test_collectives_default_choice_exact(void **state)
     assert_int_equal(run_worlds(), 0);
 }
 
-/* Many messages, none in one shot; in two hops and along trees where it can. */
+/* Many messages, none in one shot; in two hops and along trees where it can,
+ * and there the rooted ones by pairs too. */
 static void test_collectives_small_chunks_exact(void **state)
 {
-    (void)state;
-    setenv("WEFT_ALGO",
-           !is_remote && strcmp(mode, "threads") == 0
-               ? "alltoall:pairwise,gather:pairwise,scatter:pairwise"
-               : "alltoall:two_hop/pairwise,alltoallv:two_hop/pairwise,"
-                 "gather:binomial,scatter:binomial",
-           1);
     char bytes[32];
+    (void)state;
     snprintf(bytes, sizeof(bytes), "%zu", chunk_bytes);
     setenv("WEFT_CHUNK_BYTES", bytes, 1);
+    if (is_remote || strcmp(mode, "threads") != 0) {
+        setenv("WEFT_ALGO",
+               "alltoall:two_hop/pairwise,alltoallv:two_hop/pairwise,"
+               "gather:binomial,scatter:binomial",
+               1);
+        assert_int_equal(run_worlds(), 0);
+        first_form = FIRST_ROOTED;
+    }
+    setenv("WEFT_ALGO", "alltoall:pairwise,gather:pairwise,scatter:pairwise",
+           1);
     assert_int_equal(run_worlds(), 0);
+    first_form = 0;
     unsetenv("WEFT_CHUNK_BYTES");
     unsetenv("WEFT_ALGO");
 }

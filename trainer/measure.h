@@ -101,7 +101,8 @@ typedef struct wefti_measure_result {
     double s_M;
     wefti_measure_rest rest; /* that ovl could not hide */
     wefti_measure_ceiling ceiling;
-    double cpu_share; /* of compute in ovl, of all ranks */
+    const char *fell_back; /* why all have no H; NULL: else */
+    double cpu_share;      /* of compute in ovl, of all ranks */
     /* Of a step in ovl, in the mean over steps and ranks: what weft's threads
      * cost; wakeups_per_mib: of payload out and a MiB in. */
     double wakeups, wakeups_per_mib, preemptions, progress_ms;

@@ -22,10 +22,11 @@ const char *wefti_measure_verdict(const wefti_measure_result *result,
     const double ratio = own ? own->hiding_ratio : result->hiding_ratio;
     const char *nothing = oversubscribed(result);
     const bool slows = result->s_C > SLOWED_MOST;
-    return own && own->fell_back[0] ? own->fell_back
-           : nothing                ? nothing
-           : isnan(ratio)           ? "serial steps are not longer by 3 spreads"
-           : ratio <= 0             ? "no shorter than serial"
+    const char *fell_back = own ? own->fell_back : result->fell_back;
+    return fell_back && fell_back[0] ? fell_back
+           : nothing                 ? nothing
+           : isnan(ratio) ? "serial steps are not longer by 3 spreads"
+           : ratio <= 0   ? "no shorter than serial"
            : slows        ? "shorter than serial, but compute is slowed"
            : ratio >= 0.9 ? "hidden"
                           : "hidden in part";

@@ -34,6 +34,8 @@ static bool is_layout(const wefti_config_key *key)
     const char *section = key->section, *name = key->name;
     return (strcmp(section, "parallel") == 0 && strcmp(name, "compare") != 0) ||
            (strcmp(section, "overlap") == 0 && strcmp(name, "trial") != 0) ||
+           (strcmp(section, "memory") == 0 &&
+            (strcmp(name, "recompute") == 0 || strcmp(name, "offload") == 0)) ||
            (strcmp(section, "train") == 0 &&
             (strcmp(name, "device") == 0 ||
              strcmp(name, "micro_batch_size") == 0));
@@ -190,6 +192,14 @@ static weft_status try_class(trial *all, weft_class class_id,
     return status;
 }
 
+static void print_nothing(const trial *all)
+{
+    if (all->err) {
+        fprintf(all->err, "weft-train: overlap.trial: nothing is tried: ranks "
+                          "have no transfers under compute\n");
+    }
+}
+
 static weft_status try_all(trial *all, wefti_overlap_verdict *verdict)
 {
     bool there[WEFT_CLASS_COUNT];
@@ -201,11 +211,27 @@ static weft_status try_all(trial *all, wefti_overlap_verdict *verdict)
             verdict->there = true;
         }
     }
-    if (status == WEFT_OK && !verdict->there && all->err) {
-        fprintf(all->err, "weft-train: overlap.trial: nothing is tried: ranks "
-                          "have no transfers under compute\n");
+    if (status == WEFT_OK && !verdict->there) {
+        print_nothing(all);
     }
     return status;
+}
+
+/* Whether a mesh has ranks for what wefti_overlap_find looks for. */
+static bool may_try(const wefti_config *config, int nranks)
+{
+    const wefti_mesh mesh = wefti_config_mesh(config, nranks);
+    return mesh.cp > 1 || (config->overlap.tensor && mesh.tp > 1) ||
+           (config->overlap.expert && mesh.ep > 1) ||
+           ((config->overlap.grad_reduce || config->overlap.param_gather) &&
+            (mesh.tp * mesh.cp * mesh.dp > 1 || mesh.mirrored));
+}
+
+/* Before the replica is gone, or of one that could not be opened. */
+static void hand_out_failure(const trial *all)
+{
+    *all->job->failed = all->replica.failed;
+    (void)!wefti_replica_find_fault(&all->replica, all->job->fault);
 }
 
 weft_status wefti_overlap_try(const wefti_overlap_job *job, FILE *err,
@@ -221,12 +247,20 @@ weft_status wefti_overlap_try(const wefti_overlap_job *job, FILE *err,
     *verdict_out =
         (wefti_overlap_verdict){.layout = wefti_overlap_layout(
                                     config, weft_comm_get_nranks(job->comm))};
+    if (!may_try(config, weft_comm_get_nranks(job->comm))) {
+        print_nothing(&all);
+        *verdict_out = (wefti_overlap_verdict){0};
+        return WEFT_OK;
+    }
     weft_status status = wefti_replica_init(&all.replica, &wanted);
     if (status != WEFT_OK) {
+        hand_out_failure(&all);
+        *verdict_out = (wefti_overlap_verdict){0};
         return status;
     }
     status = try_all(&all, verdict_out);
     if (status != WEFT_OK) {
+        hand_out_failure(&all);
         wefti_replica_abort(&all.replica);
     }
     wefti_replica_fini(&all.replica);
@@ -259,6 +293,7 @@ void wefti_overlap_mark(const wefti_overlap_verdict *verdict,
     }
     if (any_lost && !any_left) {
         measured->hiding_ratio = measured->ceiling.ceiling = (double)NAN;
+        measured->fell_back = "overlap fell back in all classes";
     }
 }
 

@@ -35,13 +35,21 @@ enum {
 typedef double wefti_overlap_clock(void *context, int rank, weft_class class_id,
                                    bool blocking, size_t k);
 
-/* Borrowed. clock: NULL: the steps' own time. */
+/*
+ * Borrowed.
+ *
+ * clock    NULL: the steps' own time
+ * failed   gets 1 + the rank that all know to have failed, where one has
+ * fault    of the trial's communicators, where one has failed
+ */
 typedef struct wefti_overlap_job {
     const wefti_config *config;
     weft_comm *comm;
     weft_device *device;
     const wefti_data *data, *encoder_data;
     const weft_schedule *schedule;
+    int *failed;
+    weft_fault *fault;
     wefti_overlap_clock *clock;
     void *clock_context;
 } wefti_overlap_job;
@@ -49,8 +57,9 @@ typedef struct wefti_overlap_job {
 /* How a step goes where the configuration alone decides. */
 wefti_train_step_modes wefti_overlap_modes(const wefti_config *config);
 
-/* What a verdict holds for: parallel, overlap, the micro-batch, the device and
- * how many ranks there are. */
+/* What a verdict holds for: parallel, overlap, the micro-batch, what of
+ * activations and of the optimizer is kept, the device and how many ranks there
+ * are. */
 uint64_t wefti_overlap_layout(const wefti_config *config, int nranks);
 
 /* Which classes of this replica's transfers run under compute and need not. */
@@ -77,7 +86,8 @@ WEFT_NODISCARD weft_status
 wefti_overlap_try(const wefti_overlap_job *job, FILE *err,
                   wefti_overlap_verdict *verdict_out);
 
-/* Classes that have fallen back have no H. */
+/* Classes that have fallen back have no H; nor have all together if each has.
+ */
 void wefti_overlap_mark(const wefti_overlap_verdict *verdict,
                         wefti_measure_result *measured);
 

@@ -307,11 +307,14 @@ weft_status wefti_replica_init(wefti_replica *replica,
     }
     if (status != WEFT_OK) {
         int failed = replica->failed;
+        weft_fault fault;
+        (void)!wefti_replica_find_fault(replica, &fault);
         if (failed == 0) { /* else all know, and none waits */
             wefti_replica_abort(replica);
         }
         wefti_replica_fini(replica);
         replica->failed = failed;
+        replica->fault = fault;
         return status;
     }
     return WEFT_OK;

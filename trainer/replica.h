@@ -93,7 +93,8 @@ typedef struct wefti_replica {
     const char *stopped;    /* its label, while a node waits for others */
     int64_t save_ns;        /* stood still to save, in this step */
     int64_t save_wait_ns;   /* of it until the last one was written */
-    int failed; /* 1 + the rank that all know to have failed; 0: none */
+    int failed;       /* 1 + the rank that all know to have failed; 0: none */
+    weft_fault fault; /* of communicators that are gone; 0, OK: none */
 } wefti_replica;
 
 /* Tokens of a sequence that this rank has. */

@@ -39,5 +39,6 @@ bool wefti_replica_find_fault(const wefti_replica *replica,
             return true;
         }
     }
-    return false;
+    *fault_out = replica->fault;
+    return fault_out->status != WEFT_OK;
 }

@@ -137,9 +137,9 @@ static weft_status gather_plan(wefti_run_state *state)
     const wefti_page_plan *plan = &state->page.plan;
     wefti_pipe_job job =
         wefti_pipe_schedule_job(&state->config, (int)state->replica.nranks);
-    weft_status status = wefti_page_gather_plan(&state->page, state->comm,
-                                                state->replica.pipe.pipeline,
-                                                state->schedule, &job);
+    weft_status status = wefti_page_gather_plan(
+        &state->page, state->comm, state->replica.pipe.pipeline,
+        state->schedule, state->loop.page ? &job : NULL);
     if (status == WEFT_OK && plan->schedule && state->how.options->measure) {
         state->loop.pending.bubble_planned_ms = plan->planned.ranks[0].bubble;
     }
@@ -281,6 +281,7 @@ static void close_replica(wefti_run_state *state)
         wefti_replica_fini(&state->replica);
         state->has_replica = false;
     }
+    state->replica.fault = (weft_fault){0};
     if (state->ledger) {
         weft_ledger_detach(state->ledger, state->comm);
         weft_ledger_destroy(state->ledger);
@@ -309,9 +310,9 @@ static void close_all(wefti_run_state *state)
 }
 
 /*
- * The fault of the training's communicator; else of one of the replica's, or of
- * the one on which savepoints are written, which may detect first that a rank
- * is gone.
+ * The fault of the training's communicator; else of one of the replica's, a
+ * trial's too, or of the one on which savepoints are written, which may detect
+ * first that a rank is gone.
  */
 static bool find_fault(const wefti_run_state *state, weft_fault *fault_out)
 {
@@ -324,8 +325,7 @@ static bool find_fault(const wefti_run_state *state, weft_fault *fault_out)
             return true;
         }
     }
-    return state->has_replica &&
-           wefti_replica_find_fault(&state->replica, fault_out);
+    return wefti_replica_find_fault(&state->replica, fault_out);
 }
 
 /*

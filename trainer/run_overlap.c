@@ -62,6 +62,8 @@ static weft_status try_classes(wefti_run_state *state)
         .encoder_data =
             config->model.encoder_layers > 0 ? &state->encoder_data : NULL,
         .schedule = schedule,
+        .failed = &state->replica.failed,
+        .fault = &state->replica.fault,
         .clock = state->how.clock,
         .clock_context = state->how.clock_context};
     if (status == WEFT_OK) {

@@ -128,7 +128,8 @@ static weft_status try_some(wefti_run_state *state, bool choose)
                                  .comm = state->comm,
                                  .device = state->device,
                                  .data = &state->data,
-                                 .choose = choose};
+                                 .choose = choose,
+                                 .failed = &state->replica.failed};
     return wefti_trials_run(&state->trials, &job,
                             wefti_run_prints(state) ? state->how.err : NULL);
 }

@@ -206,6 +206,33 @@ def sharing_case(settings, ranks, left):
     shutil.rmtree(folder)
 
 
+def trial_case():
+    """Those that are left try overlap again; one of them is lost in it."""
+    folder = make_folder(24)
+    metrics = folder + "/metrics.jsonl"
+    more = [word for setting in TENSOR + ("overlap.trial=true",)
+            for word in ("--set", setting)]
+    job = start(folder, 6, "--metrics", metrics, *more)
+    kill_after(job, metrics, random.randint(1, STEPS - 8), 5)
+    err, tried = "", 0
+    for line in job.stderr:
+        err += line
+        tried += "tried overlap of tp" in line
+        if tried == 2:  # dp is next
+            os.kill(find_rank(job.pid, 1), signal.SIGKILL)
+            break
+    err += finish(job)
+    step = begin_step(err, 2, 4)
+    went = read_lines(metrics)
+    should = reference(folder, 2, step, *more)
+    for number in range(step + 1, STEPS + 1):
+        if went[number] != should[number]:
+            fail("after a trial, step %d: %s, and resumed on 2 ranks %s"
+                 % (number, went[number], should[number]))
+    print("rank 1 killed in a trial of overlap, from step %d: 2 go on" % step)
+    shutil.rmtree(folder)
+
+
 def group_case():
     """No whole group is left: the run ends, and says what it lacks."""
     folder = make_folder(24)
@@ -350,6 +377,8 @@ def main():
     sharing_case(*random.choice(((TENSOR, 4, 2), (CONTEXT, 4, 2),
                                  (TENSOR + ROWS, 3 + 1, 2))))
     sharing_case(EXPERTS, 4, 2)
+    if not FEW:
+        trial_case()
     group_case()
     if os.environ.get("WEFT_TEST_LONG"):
         for _ in range(20):

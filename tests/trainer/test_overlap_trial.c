@@ -30,6 +30,11 @@ weft_status __real_wefti_pipe_train(wefti_replica *replica,
                                     weft_bucket_mode mode);
 weft_status __wrap_wefti_pipe_train(wefti_replica *replica,
                                     weft_bucket_mode mode);
+weft_status __real_wefti_replica_init(wefti_replica *replica,
+                                      const wefti_replica_config *config);
+weft_status __wrap_wefti_replica_init(wefti_replica *replica,
+                                      const wefti_replica_config *config);
+void __wrap_wefti_flight_blame(weft_comm *comm, int rank);
 
 static scratch own;
 
@@ -40,6 +45,10 @@ static struct {
     atomic_int links[2];        /* modes set in a run: overlapped, blocking */
     atomic_int reduce[2];       /* of a run's steps */
     atomic_int link_to_look_at; /* a wefti_node_link_kind */
+    atomic_int opened;          /* replicas of trials */
+    atomic_int misfit;          /* 1 + the rank that they do not fit on */
+    atomic_int breaks;          /* a link of each breaks */
+    atomic_int blamed[3];       /* ranks, how often */
 } seen;
 
 static bool is_trial(const wefti_replica *replica)
@@ -73,6 +82,29 @@ weft_status __wrap_wefti_pipe_train(wefti_replica *replica,
         }
     }
     return __real_wefti_pipe_train(replica, mode);
+}
+
+weft_status __wrap_wefti_replica_init(wefti_replica *replica,
+                                      const wefti_replica_config *config)
+{
+    const bool tries = !(config->optimizer.lr > 0);
+    seen.opened += tries;
+    if (tries && seen.misfit > 0) {
+        *replica = (wefti_replica){.failed = seen.misfit};
+        return WEFT_ERR_NO_MEMORY;
+    }
+    if (tries && seen.breaks) {
+        *replica = (wefti_replica){
+            .fault = {.status = WEFT_ERR_PEER, .text = "a trial's link"}};
+        return WEFT_ERR_PEER;
+    }
+    return __real_wefti_replica_init(replica, config);
+}
+
+void __wrap_wefti_flight_blame(weft_comm *comm, int rank)
+{
+    (void)comm;
+    seen.blamed[rank]++;
 }
 
 static void forget(wefti_node_link_kind link)
@@ -190,60 +222,6 @@ static void test_compare_loses_by_more_than_three_spreads(void **state)
     assert_false(compare(8.5, 8.5, 0).lost);
 }
 
-static void test_verdict_text_is_read_back(void **state)
-{
-    (void)state;
-    char text[WEFTI_OVERLAP_PACKED_BYTES], again[WEFTI_OVERLAP_PACKED_BYTES];
-    wefti_overlap_verdict verdict = {.there = true, .layout = UINT64_MAX};
-    wefti_overlap_verdict back;
-    wefti_overlap_verdict_pack(&verdict, text);
-    assert_string_equal(text, "ffffffffffffffff");
-    static const weft_class tried[] = {WEFT_CLASS_TP, WEFT_CLASS_CP,
-                                       WEFT_CLASS_EP, WEFT_CLASS_DP};
-    for (int i = 0; i < 4; i++) {
-        verdict.classes[tried[i]] = (wefti_overlap_class){
-            true, i % 2 == 0, 1.23456e+100 * (1 + i), 4.56789e-100, 1.0 / 3};
-    }
-    wefti_overlap_verdict_pack(&verdict, text);
-    assert_true(strlen(text) < sizeof(text) - 1);
-    assert_null(strpbrk(text, ",\n"));
-    assert_int_equal(wefti_overlap_verdict_unpack(text, &back), WEFT_OK);
-    wefti_overlap_verdict_pack(&back, again);
-    assert_string_equal(text, again);
-    for (int i = 0; i < 4; i++) {
-        assert_true(back.classes[tried[i]].tried);
-        assert_int_equal(back.classes[tried[i]].lost, i % 2 == 0);
-    }
-    assert_int_equal(wefti_overlap_verdict_unpack("", &back), WEFT_OK);
-    assert_false(back.there);
-}
-
-static void test_verdict_other_texts_are_refused(void **state)
-{
-    static const char *const bad[] = {
-        "x",
-        "0123456789abcde",
-        "0123456789abcdef ",
-        "0123456789abcdef tp 1 2 3",
-        "0123456789abcdef tp 1 2 3 won",
-        "0123456789abcdef xx 1 2 3 lost",
-        "0123456789abcdef tp 1 2 nan lost",
-        "0123456789abcdef tp 1 2 3 lost tp 1 2 3 lost",
-        "0123456789abcdef dp 1 2 3 lost tp 1 2 3 lost",
-        "0123456789abcdef tp 1 2 3 lost,"};
-    (void)state;
-    for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
-        wefti_overlap_verdict verdict = {.there = true};
-        weft_status status = wefti_overlap_verdict_unpack(bad[i], &verdict);
-        if (status != WEFT_ERR_INVALID) {
-            print_error("%s\n", bad[i]);
-        }
-        assert_int_equal(status, WEFT_ERR_INVALID);
-        assert_false(verdict.there);
-        assert_non_null(strstr(weft_error_text(), "no verdict on overlap"));
-    }
-}
-
 /* ---- a run ----------------------------------------------------------------
  */
 
@@ -347,10 +325,38 @@ static void test_trial_of_one_rank_tries_nothing(void **state)
         .json = path};
     forget(WEFTI_LINK_TENSOR);
     job_result got = job_run_well(&own, &what);
-    assert_int_equal(seen.trial, 0);
+    assert_int_equal(seen.opened, 0);
     cJSON *summary = read_summary(path);
     assert_true(cJSON_IsNull(find(summary, "overlap_trial")));
     cJSON_Delete(summary);
+    job_result_fini(&got);
+}
+
+static void test_trial_that_does_not_fit_blames_the_rank(void **state)
+{
+    (void)state;
+    job what = {.nranks = 3, .settings = {"overlap.trial=true"}};
+    what.settings[1] = "train.global_batch_size=6";
+    forget(WEFTI_LINK_TENSOR);
+    seen.misfit = 1 + 2;
+    job_result got = job_run(&own, &what);
+    assert_int_equal(got.status, WEFT_ERR_NO_MEMORY);
+    assert_int_equal(seen.opened, 3);
+    assert_int_equal(seen.blamed[2], 3);
+    forget(WEFTI_LINK_TENSOR); /* others fit */
+    job_result_fini(&got);
+}
+
+/* Which an elastic run recovers from. */
+static void test_trial_hands_out_the_fault_of_its_own_links(void **state)
+{
+    (void)state;
+    const job what = {.nranks = 2, .settings = {"overlap.trial=true"}};
+    forget(WEFTI_LINK_TENSOR);
+    seen.breaks = true;
+    job_result got = job_run(&own, &what);
+    assert_non_null(strstr(got.errors, "a trial's link"));
+    forget(WEFTI_LINK_TENSOR);
     job_result_fini(&got);
 }
 
@@ -496,6 +502,8 @@ static void test_measure_has_no_hiding_ratio_of_what_fell_back(void **state)
     assert_string_equal(find(tp, "verdict")->valuestring,
                         "tp fell back, overlap lost 2 against 1 ms");
     assert_true(cJSON_IsNull(find(measured, "hiding_ratio")));
+    assert_string_equal(find(measured, "verdict")->valuestring,
+                        "overlap fell back in all classes");
     cJSON_Delete(summary);
     job_result_fini(&got);
 }
@@ -544,11 +552,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_compare_loses_by_more_than_three_spreads),
-        cmocka_unit_test(test_verdict_text_is_read_back),
-        cmocka_unit_test(test_verdict_other_texts_are_refused),
         cmocka_unit_test(test_trial_lost_by_one_rank_blocks_on_all),
         cmocka_unit_test(test_trial_of_all_classes_changes_no_bit),
         cmocka_unit_test(test_trial_of_one_rank_tries_nothing),
+        cmocka_unit_test(test_trial_that_does_not_fit_blames_the_rank),
+        cmocka_unit_test(test_trial_hands_out_the_fault_of_its_own_links),
         cmocka_unit_test(test_trial_other_value_is_refused),
         cmocka_unit_test(test_resume_has_the_verdict_without_a_trial),
         cmocka_unit_test(test_resume_in_another_layout_tries_anew),

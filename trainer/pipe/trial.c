@@ -115,10 +115,12 @@ weft_status wefti_trial_visit(wefti_trial *trial, const wefti_trial_job *job,
     wanted.optimizer.weight_decay = 0;
     weft_status status = wefti_replica_init(&replica, &wanted);
     if (status != WEFT_OK) {
+        *job->failed = replica.failed;
         return status;
     }
     status = time_steps(&replica, warm_steps, steps, trial);
     if (status != WEFT_OK) {
+        *job->failed = replica.failed;
         wefti_replica_abort(&replica);
     }
     wefti_replica_fini(&replica);

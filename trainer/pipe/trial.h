@@ -18,6 +18,7 @@ enum { WEFTI_TRIAL_ROUNDS = 5 };
  * Borrowed; the configuration has been checked for the schedule.
  *
  * choose   schedule auto is to choose (trainer/pipe/trials.h)
+ * failed   gets 1 + the rank that all know to have failed, where one has
  */
 typedef struct wefti_trial_job {
     const wefti_config *config;
@@ -25,6 +26,7 @@ typedef struct wefti_trial_job {
     weft_device *device;
     const wefti_data *data;
     bool choose;
+    int *failed;
 } wefti_trial_job;
 
 /*

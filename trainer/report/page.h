@@ -74,6 +74,8 @@ WEFT_NODISCARD weft_status wefti_page_gather(wefti_page *page, weft_comm *comm,
  *
  * schedule    what the pipeline runs; borrowed until the page is gone.
  *
+ * job         NULL: without advice
+ *
  * Returns     OK | as weft_pipeline_measure and wefti_page_plan_init.
  */
 WEFT_NODISCARD weft_status wefti_page_gather_plan(wefti_page *page,

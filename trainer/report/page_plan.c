@@ -44,7 +44,7 @@ weft_status wefti_page_plan_init(wefti_page_plan *plan,
         status = plan_step(plan);
     }
     /* Equal layers are what others are advised for. */
-    if (status == WEFT_OK && !given && schedule->encoder_stages == 0) {
+    if (status == WEFT_OK && job && !given && schedule->encoder_stages == 0) {
         status = advise(plan, job);
     }
     if (status != WEFT_OK) {

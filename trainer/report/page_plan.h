@@ -25,6 +25,7 @@ typedef struct wefti_page_plan {
  * wefti_page_plan_init - from a step of all ranks with its spans, which is
  * taken over.
  *
+ * job         NULL: no advice is made
  * given       advice that the run has had already, of the same job; borrowed.
  *             NULL: it is made from this step's costs, unless stages are of
  *             two branches.

@@ -206,8 +206,9 @@ class PipeProcesses(unittest.TestCase):
             terms["step_ms"], delta=1e-3)
         # What rank 0 must wait for in any case, if nothing else delays it.
         self.assertGreater(lines[-1]["bubble_planned_ms"], 0)
+        # Planned from a step in the middle, so of the longest one.
         self.assertLess(lines[-1]["bubble_planned_ms"],
-                        lines[-1]["step_ms_max"])
+                        max(line["step_ms_max"] for line in lines))
         self.check_verdict(measured, got.stdout)
         self.assertEqual(sorted(measured["classes"]), ["pp", "tp"])
         for name, own in measured["classes"].items():

@@ -28,7 +28,8 @@ WEFT_NODISCARD weft_status wefti_program_check(const wefti_program *program);
 /*
  * wefti_program_agree - that a communicator's ranks post to it in one order, in
  * each pass: what is posted, of which kind of block. Collective over comm, one
- * small all-gather; all ranks return the same.
+ * small all-gather; all ranks return the same, but for one without memory to
+ * ask in, which returns before the others: abort comm then.
  *
  * class_id    of what is posted there
  *

@@ -28,6 +28,17 @@ typedef struct shape {
     int32_t type, c_type; /* of A and B, of C */
 } shape;
 
+/*
+ * Where a kernel has its intermediates while it multiplies. oneDNN's own, which
+ * it takes by default, is of the thread that makes a kernel, and no other may
+ * run that: its manual, dnnl_scratchpad_mode_library.
+ */
+typedef struct room {
+    struct room *next;
+    void *at;
+    size_t bytes;
+} room;
+
 /* A product's kernel, and its three arrays, which get their places anew: a
  * thread has it to itself while it multiplies. */
 typedef struct kept {
@@ -35,7 +46,9 @@ typedef struct kept {
     bool is_there, is_busy;
     void *primitive; /* NULL: this shape is refused */
     void *stream;
-    void *memory[3]; /* a, b, c */
+    void *memory[4]; /* a, b, c, room; NULL: it needs none */
+    size_t room_bytes;
+    room *room; /* while it is busy */
 } kept;
 
 /* Of the process. The lock is for kernels by shape; all else stays as the
@@ -53,6 +66,7 @@ static struct {
     pthread_cond_t freed; /* a place is busy no longer */
     kept kept[WEFTI_ONEDNN_KEPT];
     size_t next; /* the place to be used again */
+    room *rooms; /* that nobody uses, the last used first; never given back */
 } dnn = {.once = PTHREAD_ONCE_INIT,
          .lock = PTHREAD_MUTEX_INITIALIZER,
          .freed = PTHREAD_COND_INITIALIZER};
@@ -163,7 +177,7 @@ const char *wefti_onednn_get_kernel(wefti_onednn_type type,
 
 static void forget(kept *place)
 {
-    for (size_t i = 0; i < 3; i++) {
+    for (size_t i = 0; i < 4; i++) {
         if (place->memory[i]) {
             (void)dnn.call.dnnl_memory_destroy(place->memory[i]);
         }
@@ -217,6 +231,18 @@ static bool is_fast(const shape *of, const void *desc)
             strncmp(name, "brg", 3) == 0);
 }
 
+/* For what the kernel's description says it needs. */
+static bool describe_room(kept *made, const void *desc)
+{
+    const wefti_dnnl_memory_desc *needed =
+        dnn.call.dnnl_primitive_desc_query_md(desc, WEFTI_DNNL_SCRATCHPAD_DESC,
+                                              0);
+    made->room_bytes = needed ? dnn.call.dnnl_memory_desc_get_size(needed) : 0;
+    return made->room_bytes == 0 ||
+           dnn.call.dnnl_memory_create(&made->memory[3], needed, dnn.engine,
+                                       NULL) == 0;
+}
+
 static bool make_primitive(kept *made, const wefti_dnnl_memory_desc arrays[3])
 {
     wefti_dnnl_matmul_desc product;
@@ -224,10 +250,12 @@ static bool make_primitive(kept *made, const wefti_dnnl_memory_desc arrays[3])
     bool good = dnn.call.dnnl_matmul_desc_init(&product, &arrays[0], &arrays[1],
                                                NULL, &arrays[2]) == 0 &&
                 dnn.call.dnnl_primitive_attr_create(&attr) == 0 &&
+                dnn.call.dnnl_primitive_attr_set_scratchpad_mode(
+                    attr, WEFTI_DNNL_SCRATCHPAD_OF_USER) == 0 &&
                 set_factors(attr, &made->of) &&
                 dnn.call.dnnl_primitive_desc_create(&desc, &product, attr,
                                                     dnn.engine, NULL) == 0 &&
-                is_fast(&made->of, desc) &&
+                is_fast(&made->of, desc) && describe_room(made, desc) &&
                 dnn.call.dnnl_primitive_create(&made->primitive, desc) == 0;
     if (desc) {
         (void)dnn.call.dnnl_primitive_desc_destroy(desc);
@@ -263,7 +291,30 @@ static void make(kept *made, const shape *of)
     made->is_there = true;
 }
 
-/* One of this shape that nobody uses; NULL: none. */
+/* Of at least so many bytes; NULL: no memory. */
+static room *take_room(size_t bytes)
+{
+    enum { PAGE = 4096 };
+    room *own = dnn.rooms;
+    if (own) {
+        dnn.rooms = own->next;
+    } else {
+        own = calloc(1, sizeof(*own));
+    }
+    if (own && own->bytes < bytes) {
+        free(own->at);
+        bytes = (bytes + PAGE - 1) / PAGE * PAGE;
+        own->at = aligned_alloc(PAGE, bytes);
+        own->bytes = own->at ? bytes : 0;
+    }
+    if (own && !own->at) {
+        free(own);
+        own = NULL;
+    }
+    return own;
+}
+
+/* One of this shape that nobody uses, or that is refused; NULL: none. */
 static kept *find(const shape *of)
 {
     for (size_t i = 0; i < WEFTI_ONEDNN_KEPT && dnn.kept[i].is_there; i++) {
@@ -289,7 +340,8 @@ static kept *find_place(void)
     return NULL;
 }
 
-/* The shape's kernel, for this thread alone. */
+/* The shape's kernel, for this thread alone; NULL: the shape is refused, or
+ * there is no memory. */
 static kept *borrow(const shape *of)
 {
     kept *place;
@@ -301,33 +353,48 @@ static kept *borrow(const shape *of)
         forget(place);
         make(place, of);
     }
-    place->is_busy = true;
+    bool good = place->primitive != NULL;
+    if (good && place->room_bytes > 0) {
+        place->room = take_room(place->room_bytes);
+        good = place->room != NULL;
+    }
+    place->is_busy = good;
+    if (!good) { /* for whoever waits, too */
+        pthread_cond_signal(&dnn.freed);
+    }
     pthread_mutex_unlock(&dnn.lock);
-    return place;
+    return good ? place : NULL;
 }
 
 static void give_back(kept *place)
 {
     pthread_mutex_lock(&dnn.lock);
     place->is_busy = false;
+    if (place->room) {
+        place->room->next = dnn.rooms;
+        dnn.rooms = place->room;
+        place->room = NULL;
+    }
     pthread_cond_signal(&dnn.freed);
     pthread_mutex_unlock(&dnn.lock);
 }
 
 static bool execute(const kept *with, const void *a, const void *b, void *c)
 {
-    void *const places[3] = {(void *)a, (void *)b, c};
-    const int names[3] = {WEFTI_DNNL_SRC, WEFTI_DNNL_WEIGHTS, WEFTI_DNNL_DST};
-    wefti_dnnl_arg args[3];
-    for (size_t i = 0; with->primitive && i < 3; i++) {
+    void *const places[4] = {(void *)a, (void *)b, c,
+                             with->room ? with->room->at : NULL};
+    const int names[4] = {WEFTI_DNNL_SRC, WEFTI_DNNL_WEIGHTS, WEFTI_DNNL_DST,
+                          WEFTI_DNNL_SCRATCHPAD};
+    const int count = with->room ? 4 : 3;
+    wefti_dnnl_arg args[4];
+    for (int i = 0; i < count; i++) {
         args[i] = (wefti_dnnl_arg){names[i], with->memory[i]};
         if (dnn.call.dnnl_memory_set_data_handle(with->memory[i], places[i]) !=
             0) {
             return false;
         }
     }
-    return with->primitive &&
-           dnn.call.dnnl_primitive_execute(with->primitive, with->stream, 3,
+    return dnn.call.dnnl_primitive_execute(with->primitive, with->stream, count,
                                            args) == 0 &&
            dnn.call.dnnl_stream_wait(with->stream) == 0;
 }
@@ -335,6 +402,9 @@ static bool execute(const kept *with, const void *a, const void *b, void *c)
 static bool multiply(const shape *of, const void *a, const void *b, void *c)
 {
     kept *with = borrow(of);
+    if (!with) {
+        return false;
+    }
     const bool done = execute(with, a, b, c);
     give_back(with);
     return done;

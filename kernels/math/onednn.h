@@ -55,7 +55,7 @@ bool wefti_onednn_multiply_f32(bool transpose_a, bool transpose_b, size_t m,
  * wefti_onednn_multiply_bf16 - kernels/math/gemm_bf16.h's product, where
  * get_kernel is not NULL and no extent is 0.
  *
- * Threads   one at a time.
+ * Threads   any, at once.
  * Returns   whether C has been written; false: oneDNN has refused the shape or
  *           had no memory, and nothing has changed.
  */

@@ -10,6 +10,7 @@
 #ifndef KERNELS_MATH_ONEDNN_API_H
 #define KERNELS_MATH_ONEDNN_API_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 enum {
@@ -21,6 +22,9 @@ enum {
     WEFTI_DNNL_SRC = 1,
     WEFTI_DNNL_WEIGHTS = 33,
     WEFTI_DNNL_DST = 17,
+    WEFTI_DNNL_SCRATCHPAD = 80,
+    WEFTI_DNNL_SCRATCHPAD_OF_USER = 1,
+    WEFTI_DNNL_SCRATCHPAD_DESC = 136,
     WEFTI_DNNL_IN_ORDER = 1,
     WEFTI_DNNL_IMPLEMENTATION = 8,
     WEFTI_DNNL_DIMS = 12,
@@ -68,6 +72,7 @@ typedef struct wefti_dnnl_arg {
     X(int, dnnl_primitive_attr_destroy, (void *attr))                          \
     X(int, dnnl_primitive_attr_set_output_scales,                              \
       (void *attr, int64_t count, int mask, const float *scales))              \
+    X(int, dnnl_primitive_attr_set_scratchpad_mode, (void *attr, int mode))    \
     X(int, dnnl_primitive_attr_set_post_ops, (void *attr, const void *ops))    \
     X(int, dnnl_post_ops_create, (void **ops))                                 \
     X(int, dnnl_post_ops_destroy, (void *ops))                                 \
@@ -78,6 +83,9 @@ typedef struct wefti_dnnl_arg {
     X(int, dnnl_primitive_desc_destroy, (void *primitive_desc))                \
     X(int, dnnl_primitive_desc_query,                                          \
       (const void *primitive_desc, int what, int index, void *result))         \
+    X(const wefti_dnnl_memory_desc *, dnnl_primitive_desc_query_md,            \
+      (const void *primitive_desc, int what, int index))                       \
+    X(size_t, dnnl_memory_desc_get_size, (const wefti_dnnl_memory_desc *desc)) \
     X(int, dnnl_primitive_create, (void **primitive, const void *desc))        \
     X(int, dnnl_primitive_destroy, (void *primitive))                          \
     X(int, dnnl_primitive_execute,                                             \

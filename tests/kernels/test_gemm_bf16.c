@@ -218,6 +218,29 @@ static void *multiply_many(void *seed)
     return NULL;
 }
 
+static void *multiply_one(void *random)
+{
+    problem p = {.m = 65, .n = 47, .k = 130, .ta = true, .alpha = 1};
+
+    one(random, &p);
+    return NULL;
+}
+
+/* And the one that has made it is gone. */
+static void test_thread_multiplies_by_what_another_has_made(void **state)
+{
+    check_random random = check_seed();
+
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        pthread_t thread;
+
+        assert_int_equal(pthread_create(&thread, NULL, multiply_one, &random),
+                         0);
+        assert_int_equal(pthread_join(thread, NULL), 0);
+    }
+}
+
 static void test_threads_take_turns(void **state)
 {
     pthread_t threads[3];
@@ -264,6 +287,7 @@ int main(void)
         cmocka_unit_test(test_one_shape_again_has_its_own_data),
         cmocka_unit_test(test_more_shapes_than_are_kept),
         cmocka_unit_test(test_no_inner_extent_scales_c),
+        cmocka_unit_test(test_thread_multiplies_by_what_another_has_made),
         cmocka_unit_test(test_threads_take_turns),
     };
 

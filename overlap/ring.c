@@ -63,8 +63,7 @@ struct weft_ring {
     uint64_t number;      /* of the round's block 0 */
     bool blocking;        /* nothing moves while a block is used */
     bool passed;          /* CARRY: the last block given has gone on its way */
-    size_t next;          /* calls of next in this round, each a block, and
-                             one that ends it: blocks + 1: round over */
+    size_t next;          /* calls of next so far; blocks + 1: round over */
     weft_status failed;   /* what a post returned: it is of no more use */
     void *own;            /* of the round */
     weft_stream *compute; /* of the round */

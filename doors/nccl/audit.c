@@ -11,6 +11,7 @@
  */
 #include <dlfcn.h>
 #include <link.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,24 +22,21 @@ static const char wanted[] = "libnccl.so.2";
 /* Filled before the program runs, by the one thread that there is; lasts. */
 static char answer[4096];
 
-/* By its whole path: the program may go to another folder before it asks. */
+/* By its whole path: the program may go to another folder before it asks. If
+ * that cannot be told, the dynamic linker says so as of a file that is missing.
+ */
 __attribute__((visibility("default"))) unsigned la_version(unsigned version)
 {
     Dl_info own;
-    const char *file =
-        dladdr(wanted, &own) && own.dli_fname ? own.dli_fname : "?/";
-    const char *slash = strrchr(file, '/');
+    const bool known = dladdr(wanted, &own) && own.dli_fname;
+    const char *slash = known ? strrchr(own.dli_fname, '/') : NULL;
     snprintf(answer, sizeof(answer), "%.*s",
-             slash ? (int)(slash - file) + 1 : 1, slash ? file : ".");
-    char *folder = realpath(answer, NULL);
-    if (!folder) {
-        fprintf(stderr,
-                "weft: libnccl-audit-weft.so cannot find its own file (%s); %s "
-                "is looked for as without it\n",
-                file, wanted);
-        return 0; /* the dynamic linker goes on without */
-    }
-    snprintf(answer, sizeof(answer), "%s/%s", folder, wanted);
+             slash ? (int)(slash - own.dli_fname) + 1 : 1,
+             slash ? own.dli_fname : ".");
+    char *folder = known ? realpath(answer, NULL) : NULL;
+    snprintf(answer, sizeof(answer), "%s/%s",
+             folder ? folder : "(unknown folder of libnccl-audit-weft.so)",
+             wanted);
     free(folder);
     return version < LAV_CURRENT ? version : LAV_CURRENT;
 }

@@ -16,6 +16,7 @@
 #include "trainer/memory_need.h"
 #include "trainer/model/expert_exchange.h"
 
+#include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -71,9 +72,13 @@ static size_t count_staging(const wefti_replica *replica)
     for (size_t i = 0; i < sizeof(comms) / sizeof(comms[0]); i++) {
         sum += comms[i] ? wefti_comm_plan_staging(comms[i], bytes) : 0;
     }
-    if (pipe->info.ranks > 1) { /* the chain's are for validation */
-        sum += wefti_comm_plan_messages(mesh[WEFTI_MESH_LINE], bytes) +
-               wefti_comm_plan_messages(mesh[WEFTI_MESH_CHAIN], bytes);
+    if (pipe->info.ranks > 1) {
+        sum += wefti_comm_plan_messages(mesh[WEFTI_MESH_LINE], bytes);
+    }
+    /* Validation goes one way: the last of the chain sends nothing. */
+    if (pipe->info.ranks > 1 && (pipe->info.stages > pipe->info.ranks ||
+                                 pipe->rank < pipe->info.ranks - 1)) {
+        sum += wefti_comm_plan_messages(mesh[WEFTI_MESH_CHAIN], bytes);
     }
     return sum;
 }
@@ -276,6 +281,7 @@ static uint64_t count_private(void)
 
 uint64_t wefti_footprint_held_bytes(weft_comm *comm)
 {
+    (void)malloc_trim(0); /* what has been given back is not held */
     const uint64_t bytes = count_private();
     return bytes > 0 ? bytes + wefti_comm_count_part(comm) : 0;
 }

@@ -102,7 +102,8 @@ class Report(unittest.TestCase):
         large = ["model.layers=8", "model.hidden_size=192",
                  "model.ffn_size=384", "train.steps=2"]
         heads = ["model.kv_heads=2"]
-        cut = ["parallel.pipeline_model_parallel_size=2"]
+        # Steps enough for messages to have been where the plan has them.
+        cut = ["parallel.pipeline_model_parallel_size=2", "train.steps=4"]
         zb_h1 = ["parallel.schedule=zb_h1"]
         both = ["parallel.schedule=interleaved"]
         two = ["model.encoder_layers=4", "model.encoder_seq_length=8",

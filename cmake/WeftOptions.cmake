@@ -19,6 +19,26 @@ if(WEFT_WERROR)
     target_compile_options(weft_flags INTERFACE -Werror)
 endif()
 
+# Hundreds of programs are linked for tests only: of the time that bfd takes over
+# each, gold takes 40%, lld 30%.
+set(WEFT_TEST_LINKER)
+if(NOT (WEFT_FUZZ OR CMAKE_CROSSCOMPILING))
+    include(CheckLinkerFlag)
+    foreach(name lld gold)
+        check_linker_flag(C -fuse-ld=${name} WEFT_LINKER_${name})
+        if(WEFT_LINKER_${name})
+            set(WEFT_TEST_LINKER -fuse-ld=${name})
+            break()
+        endif()
+    endforeach()
+    if(WEFT_TEST_LINKER)
+        message(STATUS "linker of tests: ${WEFT_TEST_LINKER}")
+    else()
+        message(STATUS
+            "linker of tests: the compiler's own, there are neither lld nor gold")
+    endif()
+endif()
+
 if(WEFT_SANITIZE STREQUAL "address")
     set(sanitizers -fsanitize=address,undefined -fno-sanitize-recover=all)
 elseif(WEFT_SANITIZE STREQUAL "thread")
@@ -31,20 +51,10 @@ if(WEFT_SANITIZE)
     target_compile_options(weft_flags INTERFACE
         ${sanitizers} -fno-omit-frame-pointer)
     target_link_options(weft_flags INTERFACE ${sanitizers})
-    # Hundreds of programs are linked: lld takes half of the time over each, gold
-    # three quarters of it.
-    include(CheckLinkerFlag)
-    set(linker "the compiler's own, there are neither lld nor gold")
-    foreach(name lld gold)
-        check_linker_flag(C -fuse-ld=${name} WEFT_LINKER_${name})
-        if(WEFT_LINKER_${name})
-            target_link_options(weft_flags INTERFACE
-                $<$<STREQUAL:$<TARGET_PROPERTY:TYPE>,EXECUTABLE>:-fuse-ld=${name}>)
-            set(linker ${name})
-            break()
-        endif()
-    endforeach()
-    message(STATUS "linker: ${linker}")
+    if(WEFT_TEST_LINKER)
+        target_link_options(weft_flags INTERFACE
+            $<$<STREQUAL:$<TARGET_PROPERTY:TYPE>,EXECUTABLE>:${WEFT_TEST_LINKER}>)
+    endif()
     # Tests start thousands of processes: what the address sanitizer writes down of
     # each variable need not be relocated where a program has its own address.
     if(WEFT_SANITIZE STREQUAL "address")
@@ -62,7 +72,12 @@ endif()
 # across them it costs a fifth less. Targets with the property WEFT_INLINED take
 # part; their objects keep plain code too, so that the tests, a hundred of
 # programs, link without a second compilation.
+#
+# Each such link optimises the same files anew, for 15 to 20 s of CPU time: in
+# libraries of doors it may be left out, of whose code libweft's is most. The
+# preset release sets it again.
 option(WEFT_LTO "inline across files, in what a release installs" ON)
+option(WEFT_LTO_DOORS "also in the libraries of doors/" ON)
 if(WEFT_LTO AND CMAKE_C_COMPILER_ID STREQUAL "GNU" AND NOT WEFT_SANITIZE)
     set(inlined $<BOOL:$<TARGET_PROPERTY:WEFT_INLINED>>)
     target_compile_options(weft_flags INTERFACE

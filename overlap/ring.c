@@ -5,13 +5,15 @@
  *
  * A lane is one direction: blocks 1, 2, ... come from one neighbour into two
  * places by turns, and all but the last go on to the other. Block 0 is this
- * rank's own. Numbers grow from round to round, so that each place and gate
- * has rising epochs.
+ * rank's own; of CARRY it is the one before's sum, which begins here, and the
+ * last to come is this rank's. Numbers grow from round to round, so that each
+ * place and gate has rising epochs.
  *
  *   in:    place is free (used and sent) --> receive block --> arrived
  *   out:   READ  arrived --> send block --> sent      chunk by chunk
  *          CARRY made by compute --> send block --> sent
- *   compute (next):  used, or made, the last one; wait for arrived
+ *   compute (next):  used, or made, the last one, unless it has been passed on;
+ *                    wait for arrived
  */
 #include "overlap/ring.h"
 
@@ -60,6 +62,7 @@ struct weft_ring {
     uint64_t round;
     uint64_t number;      /* of the round's block 0 */
     bool blocking;        /* nothing moves while a block is used */
+    bool passed;          /* CARRY: the last block given has gone on its way */
     size_t next;          /* which block next gives; blocks + 1: round over */
     weft_status failed;   /* what a post returned: it is of no more use */
     void *own;            /* of the round */
@@ -74,6 +77,17 @@ static bool carries(const weft_ring *ring)
     return ring->config.kind == WEFT_RING_CARRY;
 }
 
+/* Those that next gives: the own sum is not touched here. */
+static size_t count_blocks(const weft_ring *ring)
+{
+    return (size_t)ring->nranks - carries(ring);
+}
+
+static bool is_under_way(const weft_ring *ring)
+{
+    return ring->next <= count_blocks(ring);
+}
+
 /* Which lane's block stands at a place of the order, and which of its. */
 static lane *lane_at(weft_ring *ring, size_t order, size_t *block_out)
 {
@@ -82,11 +96,11 @@ static lane *lane_at(weft_ring *ring, size_t order, size_t *block_out)
     return &ring->lanes[order == 0 ? 0 : (order - 1) % lanes];
 }
 
-/* CARRY's sum goes from place to place on its own rank first, and home. */
+/* CARRY's sums go from place to place, and home. */
 static size_t place_of(const weft_ring *ring, size_t block)
 {
     if (carries(ring)) {
-        return block == (size_t)ring->nranks ? OWN : block % PLACES;
+        return block == count_blocks(ring) ? OWN : block % PLACES;
     }
     return block == 0 ? OWN : (block - 1) % PLACES;
 }
@@ -172,8 +186,7 @@ static void plan_lanes(weft_ring *ring)
     ring->lane_count = n == 1 ? 0 : 1 + both;
     ring->lanes[0] = (lane){.from = before, .to = after, .step = -1};
     ring->lanes[1] = (lane){.from = after, .to = before, .step = 1};
-    ring->lanes[0].hops =
-        carries(ring) ? (size_t)n : others - (others / 2) * both;
+    ring->lanes[0].hops = others - (others / 2) * both;
     ring->lanes[1].hops = both ? others / 2 : 0;
 }
 
@@ -249,7 +262,7 @@ weft_status weft_ring_create(const weft_ring_config *config,
     ring->nranks = weft_comm_get_nranks(own.comm);
     ring->bytes = own.count * weft_dtype_bytes(own.dtype);
     ring->number = 1;
-    ring->next = (size_t)ring->nranks + 1;
+    ring->next = count_blocks(ring) + 1;
     plan_parts(ring);
     plan_lanes(ring);
     status = make_places(ring);
@@ -285,7 +298,7 @@ void weft_ring_destroy(weft_ring *ring)
     if (!ring) {
         return;
     }
-    if (ring->next <= (size_t)ring->nranks) {
+    if (is_under_way(ring)) {
         give_up(ring);
     }
     for (int i = 0; i < ring->lane_count; i++) {
@@ -424,8 +437,7 @@ static weft_status check_round(const weft_ring *ring,
                         "is to destroy it",
                         ring->config.label));
     }
-    const bool over = ring->next > (size_t)ring->nranks;
-    if (begins != over) {
+    if (begins == is_under_way(ring)) {
         return wefti_error(WEFT_ERR_INVALID,
                            begins ? "a round of \"%s\" is under way: allowed "
                                     "is to begin when it is over"
@@ -466,6 +478,7 @@ weft_status weft_ring_post(weft_ring *ring, void *own_block,
     ring->round++;
     ring->own = own_block;
     ring->compute = compute;
+    ring->passed = false;
     ring->next = 0;
     for (int i = 0; i < ring->lane_count && status == WEFT_OK; i++) {
         status = post_lane(ring, &ring->lanes[i]);
@@ -480,7 +493,9 @@ static weft_status end_block(weft_ring *ring, size_t order)
     size_t block;
     lane *of = lane_at(ring, order, &block);
     const size_t place = place_of(ring, block);
-    if (ring->lane_count == 0 || place == OWN) {
+    const bool passed = ring->passed;
+    ring->passed = false;
+    if (ring->lane_count == 0 || place == OWN || passed) {
         return WEFT_OK;
     }
     return signal_parts(ring, of->made, place, epoch_of(ring, block),
@@ -492,7 +507,7 @@ static weft_status end_round(weft_ring *ring)
 {
     weft_status status = WEFT_OK;
     for (int i = 0; i < ring->lane_count && status == WEFT_OK; i++) {
-        lane *of = &ring->lanes[i];
+        const lane *of = &ring->lanes[i];
         status =
             carries(ring)
                 ? wait_parts(ring, of->arrived, OWN, epoch_of(ring, of->hops),
@@ -528,6 +543,23 @@ void wefti_ring_set_blocking(weft_ring *ring, bool blocking)
     ring->blocking = blocking;
 }
 
+weft_status wefti_ring_pass_on(weft_ring *ring, weft_stream *compute)
+{
+    weft_status status = check_round(ring, compute, false);
+    if (status != WEFT_OK || ring->next == 0 || ring->passed) {
+        return status;
+    }
+    const size_t block = ring->next - 1;
+    const lane *of = &ring->lanes[0];
+    status = end_block(ring, block);
+    ring->passed = true;
+    if (ring->blocking && status == WEFT_OK) {
+        status = wait_parts(ring, of->arrived, place_of(ring, block + 1),
+                            epoch_of(ring, block + 1), compute);
+    }
+    return status;
+}
+
 weft_status weft_ring_next(weft_ring *ring, weft_stream *compute,
                            void **block_out, int *owner_out)
 {
@@ -548,7 +580,7 @@ weft_status weft_ring_next(weft_ring *ring, weft_stream *compute,
     if (order > 0) {
         status = end_block(ring, order - 1);
     }
-    if (status != WEFT_OK || order == (size_t)ring->nranks) {
+    if (status != WEFT_OK || order == count_blocks(ring)) {
         return status == WEFT_OK ? end_round(ring) : status;
     }
     const size_t place = ring->lane_count == 0 ? OWN : place_of(ring, block);
@@ -561,8 +593,8 @@ weft_status weft_ring_next(weft_ring *ring, weft_stream *compute,
     if (ring->blocking && status == WEFT_OK) {
         status = settle(ring, order);
     }
-    const int n = ring->nranks;
+    const int n = ring->nranks, away = (int)block + carries(ring);
     *block_out = memory_of(ring, of, place);
-    *owner_out = (ring->rank + n + of->step * (int)block) % n;
+    *owner_out = (ring->rank + n + of->step * away) % n;
     return status;
 }

@@ -21,6 +21,11 @@
 WEFT_NODISCARD weft_status wefti_perf_foreign_read(int flag, const char *value,
                                                    wefti_perf_options *options);
 
+/* Whether calls in groups, and buffers that begin elsewhere, go with the rest.
+ */
+WEFT_NODISCARD weft_status
+wefti_perf_foreign_check(wefti_perf_options *options);
+
 /*
  * wefti_perf_foreign_environment - NCCL_TESTS_*, once the operation is known.
  *
@@ -28,10 +33,5 @@ WEFT_NODISCARD weft_status wefti_perf_foreign_read(int flag, const char *value,
  */
 WEFT_NODISCARD weft_status
 wefti_perf_foreign_environment(wefti_perf_options *options);
-
-/* Whether calls in groups, and buffers that begin elsewhere, go with the rest.
- */
-WEFT_NODISCARD weft_status
-wefti_perf_foreign_check(wefti_perf_options *options);
 
 #endif

@@ -380,6 +380,36 @@ static weft_status check_moe(const wefti_perf_options *options)
     return WEFT_OK;
 }
 
+/* With a matrix there is one size, by whatever flag: the room for it. */
+static weft_status set_room(wefti_perf_options *options)
+{
+    const bool list = options->size_count > 0;
+    if (options->op->kind != WEFTI_PERF_ALLTOALLV || !options->matrix_path ||
+        !options->sized) {
+        return WEFT_OK;
+    }
+    if (list) {
+        options->min_bytes = options->max_bytes = options->sizes[0];
+    } else if (!options->most_given) {
+        options->max_bytes = options->min_bytes;
+    } else if (!options->least_given) {
+        options->min_bytes = options->max_bytes;
+    }
+    if (options->size_count > 1) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "--sizes with %zu sizes: %s says the sizes; allowed "
+                           "is one that a rank's bytes have room in",
+                           options->size_count, options->matrix_path);
+    }
+    return options->min_bytes == options->max_bytes
+               ? WEFT_OK
+               : wefti_error(WEFT_ERR_INVALID,
+                             "-b %zu -e %zu: %s says the sizes; allowed is one "
+                             "that a rank's bytes have room in",
+                             options->min_bytes, options->max_bytes,
+                             options->matrix_path);
+}
+
 static weft_status check_together(wefti_perf_options *options)
 {
     weft_status status = check_moe(options);
@@ -403,13 +433,9 @@ static weft_status check_together(wefti_perf_options *options)
                            "--nccl-tests: its table has both forms; allowed is "
                            "without --inplace");
     }
-    if (options->op->kind == WEFTI_PERF_ALLTOALLV && options->matrix_path &&
-        options->sized && options->min_bytes != options->max_bytes) {
-        return wefti_error(WEFT_ERR_INVALID,
-                           "-b %zu -e %zu: %s says the sizes; allowed is one "
-                           "that a rank's bytes have room in",
-                           options->min_bytes, options->max_bytes,
-                           options->matrix_path);
+    status = set_room(options);
+    if (status != WEFT_OK) {
+        return status;
     }
     if (options->min_bytes > options->max_bytes) {
         return wefti_error(WEFT_ERR_INVALID,
@@ -491,6 +517,8 @@ static weft_status read_flags(int argc, char **argv,
         least_given |= flag == 'b';
         most_given |= flag == 'e';
     }
+    options->least_given = least_given;
+    options->most_given = most_given;
     options->sized = least_given || most_given || options->size_count > 0;
     /* One bound alone beyond the other's default is that one size. */
     if (options->min_bytes > options->max_bytes && least_given != most_given) {

@@ -51,6 +51,7 @@ typedef struct wefti_perf_options {
     bool table;        /* as nccl-tests prints it */
     bool spread;       /* how far a row's times differ, in that table, too */
     bool sized;        /* by -b, -e or --sizes */
+    bool least_given, most_given; /* -b, -e */
     bool blocking;
     bool inplace;
     bool overlap;

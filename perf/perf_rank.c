@@ -130,8 +130,8 @@ static size_t most_of(const wefti_perf_traffic *traffic)
     return most;
 }
 
-/* alltoallv's, where there is one: -b and -e say, as in nccl-tests, how much
- * room there is for it. */
+/* alltoallv's, where there is one: -b, -e or --sizes says, as in nccl-tests,
+ * how much room there is for it. */
 static weft_status read_matrix(wefti_perf_rank *self)
 {
     const wefti_perf_options *options = self->options;
@@ -148,8 +148,11 @@ static weft_status read_matrix(wefti_perf_rank *self)
     return most <= options->max_bytes
                ? WEFT_OK
                : wefti_error(WEFT_ERR_INVALID,
-                             "-e %zu: of %s a rank sends or gets up to %zu "
+                             "%s %zu: of %s a rank sends or gets up to %zu "
                              "bytes; allowed is that or more",
+                             options->most_given    ? "-e"
+                             : options->least_given ? "-b"
+                                                    : "--sizes",
                              options->max_bytes, options->matrix_path, most);
 }
 

@@ -120,7 +120,8 @@ double wefti_perf_table_busbw(const wefti_perf_table *table)
 bool wefti_perf_table_is_slow(const wefti_perf_table *table,
                               const wefti_perf_options *options)
 {
-    return wefti_perf_table_busbw(table) < 0.9 * options->least_GBps;
+    return table->points > 0 &&
+           wefti_perf_table_busbw(table) < 0.9 * options->least_GBps;
 }
 
 void wefti_perf_table_begin(const wefti_perf_options *options,

@@ -8,6 +8,8 @@
 #include "kernels/math/math_stream.h"
 #include "trainer/model/storage.h"
 
+enum { CACHED_ELEMS = 16384 };
+
 /* A full subtree of 2^k waits only where a later micro-batch follows. */
 size_t wefti_gradient_count_levels(size_t count)
 {
@@ -44,45 +46,72 @@ void wefti_gradient_fini(wefti_gradient *gradient)
     *gradient = (wefti_gradient){0};
 }
 
-/* leaf += level, of a bucket. */
-static weft_status add(const wefti_gradient *gradient, size_t level,
+static bool is_last(const wefti_gradient *gradient, size_t number)
+{
+    return number + 1 >= gradient->count;
+}
+
+/* An even number that is not the last begins a subtree: level 0 is free. */
+real *wefti_gradient_place(const wefti_gradient *gradient, size_t number)
+{
+    return is_last(gradient, number) || number % 2 != 0 ? gradient->leaf
+                                                        : gradient->levels[0];
+}
+
+/* to = level + leaf, of elems from start on. */
+static weft_status add(const wefti_gradient *gradient, real *to, size_t level,
                        size_t start, size_t elems)
 {
     const wefti_math_tensor sum =
-        wefti_math_flat(gradient->leaf + start, WEFTI_REAL_DTYPE, elems);
+        wefti_math_flat(to + start, WEFTI_REAL_DTYPE, elems);
     const wefti_math_tensor left = wefti_math_flat(
         gradient->levels[level] + start, WEFTI_REAL_DTYPE, elems);
-    return wefti_stream_add(gradient->compute, &sum, &left, &sum);
+    const wefti_math_tensor right =
+        wefti_math_flat(gradient->leaf + start, WEFTI_REAL_DTYPE, elems);
+    return wefti_stream_add(gradient->compute, &sum, &left, &right);
 }
 
-weft_status wefti_gradient_add(wefti_gradient *gradient, size_t bucket,
+/*
+ * Level k holds the neighbour on the left where bit k of number is set. An
+ * inner micro-batch carries as far as the ones go without a gap, and its last
+ * sum goes straight to the level where it waits; the last one has no neighbour
+ * on the right, ever, and collects them all.
+ */
+static weft_status carry(const wefti_gradient *gradient, size_t number,
+                         size_t start, size_t elems)
+{
+    const bool last = is_last(gradient, number);
+    weft_status status = WEFT_OK;
+    for (size_t level = 0; number >> level && status == WEFT_OK; level++) {
+        const bool here = (number >> level) & 1;
+        const bool on = (number >> (level + 1)) & 1;
+        if (here) {
+            real *to =
+                last || on ? gradient->leaf : gradient->levels[level + 1];
+            status = add(gradient, to, level, start, elems);
+        }
+        if (!last && !(here && on)) {
+            break;
+        }
+    }
+    return status;
+}
+
+weft_status wefti_gradient_add(const wefti_gradient *gradient, size_t bucket,
                                size_t number)
 {
     WEFTI_ASSERT(number < gradient->count);
     const weft_bucket_extent *extent = &gradient->plan->buckets[bucket];
-    size_t start = extent->start_elems;
-    size_t elems = extent->share_elems * gradient->plan->nranks;
-    bool last = number + 1 == gradient->count;
+    const size_t elems = extent->share_elems * gradient->plan->nranks;
+    /* On the host, what one sum has written the next one reads from a cache. */
+    const size_t step = gradient->compute ? elems : CACHED_ELEMS;
     weft_status status = WEFT_OK;
-    size_t level = 0;
-    /*
-     * Level k holds the neighbour on the left where bit k of number is set. An
-     * inner micro-batch carries as far as the ones go without a gap; the last
-     * one has no neighbour on the right, ever, and collects them all.
-     */
-    for (; number >> level && status == WEFT_OK; level++) {
-        if ((number >> level) & 1) {
-            status = add(gradient, level, start, elems);
-        } else if (!last) {
-            break;
-        }
+    for (size_t at = 0; at < elems && status == WEFT_OK; at += step) {
+        const size_t left = elems - at;
+        status = carry(gradient, number, extent->start_elems + at,
+                       left < step ? left : step);
     }
-    return status == WEFT_OK && !last
-               ? weft_device_copy(gradient->device,
-                                  gradient->levels[level] + start,
-                                  gradient->leaf + start, elems * sizeof(real),
-                                  gradient->compute)
-               : status;
+    return status;
 }
 
 double wefti_gradient_tree_sum(const double *values, size_t count)

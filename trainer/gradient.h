@@ -31,7 +31,7 @@ typedef struct wefti_gradient {
     const wefti_group_plan *plan; /* borrowed */
     size_t count;                 /* micro-batches of this rank in a step */
     size_t level_count;
-    real *leaf; /* flat: the current micro-batch, at last the sum */
+    real *leaf; /* flat: a micro-batch with a neighbour, at last the sum */
     real *levels[WEFTI_GRADIENT_LEVELS_MOST]; /* flat */
 } wefti_gradient;
 
@@ -50,10 +50,18 @@ WEFT_NODISCARD weft_status wefti_gradient_init(wefti_gradient *gradient,
 void wefti_gradient_fini(wefti_gradient *gradient);
 
 /*
- * wefti_gradient_add - take a bucket of micro-batch number (0 .. count - 1, in
- * order) from leaf. After the last one leaf holds the bucket's sum. Queued.
+ * wefti_gradient_place - where the gradients of micro-batch number (0 .. count
+ * - 1; leaf, too, for what comes later) are to be written: to leaf, or straight
+ * to the level where they wait.
  */
-WEFT_NODISCARD weft_status wefti_gradient_add(wefti_gradient *gradient,
+real *wefti_gradient_place(const wefti_gradient *gradient, size_t number);
+
+/*
+ * wefti_gradient_add - take a bucket of micro-batch number (0 .. count - 1, in
+ * order) from its place. After the last one leaf holds the bucket's sum.
+ * Queued.
+ */
+WEFT_NODISCARD weft_status wefti_gradient_add(const wefti_gradient *gradient,
                                               size_t bucket, size_t number);
 
 /* The same tree over plain numbers. */

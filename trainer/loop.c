@@ -13,6 +13,7 @@
 #include "trainer/checkpoint/pause.h"
 #include "trainer/checkpoint/saver.h"
 #include "trainer/expert_place.h"
+#include "trainer/overlap_trial.h"
 #include "trainer/peak.h"
 
 #include <math.h>
@@ -23,12 +24,9 @@ static const double ms_per_ns = 1e-6;
 
 static wefti_train_step_modes modes_of(const wefti_config *config)
 {
-    return (wefti_train_step_modes){
-        .reduce = config->overlap.grad_reduce ? WEFT_BUCKET_OVERLAPPED
-                                              : WEFT_BUCKET_BLOCKING,
-        .gather = config->overlap.param_gather ? WEFT_BUCKET_OVERLAPPED
-                                               : WEFT_BUCKET_BLOCKING,
-        .places = true};
+    wefti_train_step_modes modes = wefti_overlap_modes(config);
+    modes.places = true;
+    return modes;
 }
 
 static uint64_t peak_memory_bytes(void)
@@ -168,10 +166,12 @@ static void warn_of_dropped(wefti_loop *loop)
 static void note(wefti_loop *loop)
 {
     const wefti_replica *replica = loop->replica;
-    wefti_page_note(loop->page, &loop->pending);
-    if (replica->pipe.info.ranks > 1 &&
-        !wefti_pause_is_partial(replica->pause)) {
-        wefti_page_keep(loop->page, replica->pipe.pipeline, &loop->pending);
+    if (loop->page) {
+        wefti_page_note(loop->page, &loop->pending);
+    }
+    if (loop->log && !wefti_pause_is_partial(replica->pause)) {
+        wefti_step_log_add(loop->log, loop->pending.step, loop->pending.step_ms,
+                           weft_pipeline_get_spans(replica->pipe.pipeline));
     }
 }
 
@@ -221,9 +221,7 @@ static weft_status run_one(wefti_loop *loop)
         take_recompute(loop->replica, &loop->pending);
         loop->any_pending = true;
         keep_times(loop, &loop->pending);
-        if (loop->page) {
-            note(loop);
-        }
+        note(loop);
         warn_of_dropped(loop);
     }
     return status;
@@ -292,6 +290,7 @@ weft_status wefti_loop_close(wefti_loop *loop,
         loop->pending.hiding_ceiling = measured->ceiling.ceiling;
         loop->pending.rest_ms = measured->rest.rest_ms;
         loop->pending.bare_cpu_ms = measured->ceiling.bare_ms;
+        loop->pending.bare_hiding_ratio = measured->ceiling.hiding_bare;
         loop->pending.s_C = measured->s_C;
         loop->pending.s_M = measured->s_M;
     }

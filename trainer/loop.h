@@ -28,6 +28,7 @@ typedef struct wefti_loop {
     wefti_progress *progress;
     wefti_summary *summary;
     wefti_page *page;
+    wefti_step_log *log; /* of a pipeline's steps; NULL: it is not kept */
     wefti_expert_loads *expert_loads;
     /* The step before, reported once the other ranks' times are known. */
     wefti_metrics_step pending;

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "trainer/checkpoint/pause.h"
 #include "trainer/checkpoint/snapshot.h"
+#include "trainer/measure_bare.h"
 #include "trainer/model/expert_exchange.h"
 #include "trainer/numbers.h"
 
@@ -45,6 +46,7 @@ enum { CLASS_XFER, CLASS_HIDDEN, CLASS_EXPOSED, CLASS_BYTES };
 typedef struct series {
     wefti_train_step_modes modes;
     bool alone;            /* transfers without compute */
+    unsigned sockets;      /* classes whose plain sockets run beside it */
     double step_ns[STEPS]; /* the slowest rank's */
     double compute_ns[STEPS];
     double xfer_ns[STEPS];
@@ -52,16 +54,19 @@ typedef struct series {
 } series;
 
 /* The four kinds; then, of each class if there are several, it alone OFF, and
- * BLOCKING. */
+ * BLOCKING; then each class' plain sockets, and of several all of them. */
 typedef struct measurement {
     series *series;
     size_t count;
     bool there[WEFT_CLASS_COUNT];
     size_t of_class[WEFT_CLASS_COUNT]; /* the first of its two */
+    size_t of_sockets[WEFT_CLASS_COUNT];
+    size_t of_all_sockets; /* of one class its */
+    wefti_measure_bare bare;
     wefti_rest_log log; /* of the two kinds that all is compared with */
 } measurement;
 
-enum { SERIES_MOST = WEFTI_MEASURE_KINDS + 2 * WEFT_CLASS_COUNT };
+enum { SERIES_MOST = WEFTI_MEASURE_KINDS + 3 * WEFT_CLASS_COUNT + 1 };
 
 /* ---- what is measured -----------------------------------------------------
  */
@@ -95,6 +100,27 @@ static void set_mode(wefti_train_step_modes *modes, weft_class class_id,
         modes->reduce = modes->gather = mode;
     } else if (class_id == WEFT_CLASS_PP) {
         modes->pipe.line = mode;
+    }
+}
+
+/* Beside the steps that the class' H takes for compute alone. */
+static void plan_sockets(measurement *all, size_t several)
+{
+    unsigned classes = 0;
+    for (int c = 0; c < WEFT_CLASS_COUNT; c++) {
+        if (all->there[c]) {
+            series *own = &all->series[all->count];
+            all->of_sockets[c] = all->of_all_sockets = all->count++;
+            own->modes = all->series[all->of_class[c]].modes;
+            own->sockets = 1u << c;
+            classes |= own->sockets;
+        }
+    }
+    if (several > 1) {
+        all->of_all_sockets = all->count++;
+        all->series[all->of_all_sockets] =
+            (series){.modes = all->series[WEFTI_MEASURE_COMPUTE].modes,
+                     .sockets = classes};
     }
 }
 
@@ -133,19 +159,26 @@ static weft_status plan(measurement *all, const wefti_replica *replica)
                      WEFT_BUCKET_BLOCKING);
         }
     }
+    plan_sockets(all, several);
     return WEFT_OK;
 }
 
 /* ---- the steps ------------------------------------------------------------
  */
 
-static weft_status run_step(wefti_replica *replica, const series *all)
+static weft_status run_step(wefti_replica *replica, const series *all,
+                            wefti_measure_bare *bare)
 {
     static const double no_times[WEFTI_STEP_TIMES];
     wefti_train_step_result result;
-    return all->alone
-               ? wefti_train_step_transfer(replica)
-               : wefti_train_step_run(replica, all->modes, no_times, &result);
+    if (all->alone) {
+        return wefti_train_step_transfer(replica);
+    }
+    wefti_measure_bare_begin(bare, all->sockets);
+    weft_status status =
+        wefti_train_step_run(replica, all->modes, no_times, &result);
+    wefti_measure_bare_wait(bare, all->sockets);
+    return status;
 }
 
 static void keep(series *all, size_t index, const weft_step_report *report)
@@ -176,14 +209,15 @@ static void keep(series *all, size_t index, const weft_step_report *report)
 }
 
 /* One kind's part of a round, from the state as it is. */
-static weft_status run_steps(wefti_replica *replica, size_t first, series *all)
+static weft_status run_steps(wefti_replica *replica, size_t first, series *all,
+                             wefti_measure_bare *bare)
 {
     weft_comm *comm = replica->config.comm;
     weft_status status = weft_barrier(comm, NULL);
     wefti_score_step(replica->score);
     for (size_t i = 0; i < WARM_STEPS + ROUND_STEPS && status == WEFT_OK; i++) {
         weft_step_report report = {.size_bytes = sizeof(report)};
-        status = run_step(replica, all);
+        status = run_step(replica, all, bare);
         if (status == WEFT_OK) {
             status = weft_ledger_step(replica->config.ledger, &report);
         }
@@ -212,7 +246,8 @@ static weft_status run_kind(wefti_replica *replica, size_t first,
     if (noted) {
         wefti_rest_listen(&all->log, replica);
     }
-    weft_status status = run_steps(replica, first, &all->series[kind]);
+    weft_status status =
+        run_steps(replica, first, &all->series[kind], &all->bare);
     if (noted) {
         wefti_rest_take(&all->log, replica,
                         serial ? WEFTI_REST_SERIAL : WEFTI_REST_COMPUTE,
@@ -221,13 +256,39 @@ static weft_status run_kind(wefti_replica *replica, size_t first,
     return status;
 }
 
+/* As many bytes as overlapped steps, which have just run, have sent. */
+static weft_status open_sockets(const wefti_replica *replica, measurement *all)
+{
+    const double *counted = all->series[WEFTI_MEASURE_OVERLAPPED].counted;
+    double bytes[WEFT_CLASS_COUNT];
+    for (int c = 0; c < WEFT_CLASS_COUNT; c++) {
+        bytes[c] = counted[CLASSES_NS + 4 * c + CLASS_BYTES] / ROUND_STEPS / 2;
+    }
+    return wefti_measure_bare_open(replica, bytes, &all->bare);
+}
+
+/* Sockets that there are not all of say nothing. */
+static bool runs(const measurement *all, size_t kind)
+{
+    const unsigned sockets = all->series[kind].sockets;
+    return (all->bare.classes & sockets) == sockets;
+}
+
 static weft_status run_rounds(wefti_replica *replica,
                               const wefti_snapshot *snapshot, measurement *all)
 {
     for (size_t round = 0; round < ROUNDS; round++) {
         for (size_t kind = 0; kind < all->count; kind++) {
-            weft_status status =
-                run_kind(replica, round * ROUND_STEPS, all, kind);
+            weft_status status = WEFT_OK;
+            if (round == 0 && kind == WEFTI_MEASURE_KINDS) {
+                status = open_sockets(replica, all);
+            }
+            if (status == WEFT_OK && !runs(all, kind)) {
+                continue;
+            }
+            if (status == WEFT_OK) {
+                status = run_kind(replica, round * ROUND_STEPS, all, kind);
+            }
             if (status == WEFT_OK) {
                 status = wefti_snapshot_restore(snapshot, replica);
             }
@@ -355,91 +416,53 @@ static weft_status sum_counts(const measurement *all, weft_comm *comm,
     return status;
 }
 
-/* ---- the ceiling ----------------------------------------------------------
+/* ---- plain sockets ----------------------------------------------------------
  */
 
-/* What is of rest and what of c is there. */
-static void find_ceiling(const wefti_measure_times *ovl,
-                         const wefti_measure_times *comp,
-                         const wefti_measure_times *ser, double hiding_ratio,
-                         wefti_measure_ceiling *out)
+/* Of the steps of one kind, beside those without the same classes. */
+static weft_status find_bare(const wefti_replica *replica, measurement *all,
+                             size_t kind, const wefti_measure_times *comp,
+                             wefti_measure_ceiling *out)
 {
-    const double least_ms =
-        out->rest_ms + (out->bare_nothing ? 0 : out->bare_ms);
-    out->gain_ms = ser->median_ms - comp->median_ms;
-    out->over_ms = ovl->median_ms - comp->median_ms;
-    out->spread_ms = fmax(ovl->spread_ms, comp->spread_ms);
-    out->ceiling =
-        isnan(hiding_ratio) ? (double)NAN : 1 - least_ms / out->gain_ms;
-    /* Less than a nanosecond is nothing to compare with. */
-    out->over_ratio = least_ms > 1e-6 ? out->over_ms / least_ms : (double)NAN;
-}
-
-bool wefti_measure_exceeds(const wefti_measure_ceiling *ceiling)
-{
-    return !ceiling->bare_why &&
-           ceiling->over_ms - 1.15 * (ceiling->rest_ms + ceiling->bare_ms) >
-               ceiling->spread_ms;
-}
-
-/* Without a rest, which all ranks lack then, c would say nothing. */
-static weft_status find_cost(const wefti_replica *replica, weft_class class_id,
-                             wefti_measure_result *result)
-{
-    const wefti_measure_class *own = &result->classes[class_id];
-    wefti_measure_cost cost = {(double)NAN, false, "there is no rest"};
-    weft_status status = WEFT_OK;
-    if (!result->rest.why) {
-        status = wefti_cost_find(replica, class_id, (size_t)own->sent_bytes,
-                                 result->rest.ops[class_id], &cost);
+    weft_comm *comm = replica->config.comm;
+    const series *own = &all->series[kind];
+    const wefti_measure_times with = sum_up(own->step_ns);
+    const double spread_ms = fmax(with.spread_ms, comp->spread_ms);
+    out->hiding_bare = out->bare_alone_ms = (double)NAN;
+    weft_status status = wefti_measure_bare_why(&all->bare, own->sockets, comm,
+                                                &out->hiding_why);
+    if (status != WEFT_OK || out->hiding_why) {
+        return status;
     }
-    result->classes[class_id].ceiling =
-        (wefti_measure_ceiling){.rest_ms = result->rest.class_ms[class_id],
-                                .bare_ms = cost.cpu_ms,
-                                .bare_nothing = cost.nothing,
-                                .bare_why = cost.why};
+    status = wefti_measure_bare_alone(&all->bare, own->sockets, comm,
+                                      &out->bare_alone_ms);
+    if (status == WEFT_OK && out->bare_alone_ms > 3 * spread_ms) {
+        out->hiding_bare =
+            1 - (with.median_ms - comp->median_ms) / out->bare_alone_ms;
+    }
     return status;
 }
 
-/* Of all: the sum of those that send, if each was measured. */
-static void add_cost(const wefti_measure_ceiling *own,
-                     wefti_measure_ceiling *all)
+/* Of each class, and of all; without any class all are none. */
+static weft_status find_bares(const wefti_replica *replica, measurement *all,
+                              wefti_measure_result *result)
 {
-    if (!own->bare_nothing) {
-        all->bare_ms = (all->bare_nothing ? 0 : all->bare_ms) + own->bare_ms;
-        all->bare_nothing = false;
-    }
-    if (own->bare_why && (!all->bare_why || !own->bare_nothing)) {
-        all->bare_why = own->bare_why;
-    }
-}
-
-static weft_status find_ceilings(const wefti_replica *replica,
-                                 wefti_measure_result *result)
-{
-    const wefti_measure_times *ovl = &result->times[WEFTI_MEASURE_OVERLAPPED];
-    wefti_measure_ceiling *all = &result->ceiling;
     weft_status status = WEFT_OK;
-    bool any = false;
-    *all = (wefti_measure_ceiling){.rest_ms = result->rest.rest_ms,
-                                   .bare_ms = (double)NAN,
-                                   .bare_nothing = true};
+    result->ceiling.hiding_bare = (double)NAN;
+    result->ceiling.bare_alone_ms = (double)NAN;
+    result->ceiling.hiding_why = "nothing is sent";
     for (int c = 0; c < WEFT_CLASS_COUNT && status == WEFT_OK; c++) {
         wefti_measure_class *own = &result->classes[c];
         if (own->there) {
-            status = find_cost(replica, (weft_class)c, result);
-            find_ceiling(ovl, &own->without, &own->serial, own->hiding_ratio,
-                         &own->ceiling);
-            add_cost(&own->ceiling, all);
-            any = true;
+            status = find_bare(replica, all, all->of_sockets[c], &own->without,
+                               &own->ceiling);
         }
     }
-    all->bare_why = any ? all->bare_why : "nothing is sent";
-    find_ceiling(ovl, &result->times[WEFTI_MEASURE_COMPUTE],
-                 &result->times[WEFTI_MEASURE_SERIAL],
-                 any ? result->hiding_ratio : (double)NAN, all);
-    all->over_ratio = any ? all->over_ratio : (double)NAN;
-    return status;
+    return status == WEFT_OK && all->of_all_sockets > 0
+               ? find_bare(replica, all, all->of_all_sockets,
+                           &result->times[WEFTI_MEASURE_COMPUTE],
+                           &result->ceiling)
+               : status;
 }
 
 /* As training begins, so that what is missing slows no arithmetic. */
@@ -488,8 +511,12 @@ weft_status wefti_measure_run(wefti_replica *replica,
             wefti_rest_find(&all.log, replica->config.comm, &result_out->rest);
     }
     if (status == WEFT_OK) {
-        status = find_ceilings(replica, result_out);
+        status = wefti_measure_find_ceilings(replica, result_out);
     }
+    if (status == WEFT_OK) {
+        status = find_bares(replica, &all, result_out);
+    }
+    wefti_measure_bare_close(&all.bare);
     wefti_rest_fini(&all.log);
     free(all.series);
     wefti_snapshot_fini(&snapshot);

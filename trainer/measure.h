@@ -20,6 +20,9 @@
  * bytes cost plain sockets, c, are measured beside: H can be 1 - (rest + c) /
  * x, x being T_ser - T_comp.
  *
+ * H_bare is the H of plain sockets (trainer/measure_bare.h): the same bytes,
+ * behind the compute that comp has.
+ *
  * What "nothing" leaves: nodes compute on the values that are there, messages
  * of a pipeline are an element of each chunk, and experts have as many rows as
  * in the last step that exchanged any. The kinds take turns, so that a machine
@@ -62,9 +65,13 @@ typedef struct wefti_measure_terms {
  * bare_ms    c: trainer/measure_cost.h; of all classes the sum
  * ceiling    1 - (rest + c) / x
  * over_ratio over / (rest + c)
+ * hiding_bare, bare_alone_ms   H_bare, and how long the sockets take alone;
+ *            NAN where hiding_why says so, or that is below 3 spreads
  */
 typedef struct wefti_measure_ceiling {
     double gain_ms, over_ms, rest_ms, bare_ms, ceiling, over_ratio;
+    double hiding_bare, bare_alone_ms;
+    const char *hiding_why; /* NULL: plain sockets ran beside compute */
     double spread_ms;     /* the larger one of those that over is found from */
     bool bare_nothing;    /* no byte crosses a socket: there is no c to count */
     const char *bare_why; /* why not, or why a class is not in the sum; NULL: it
@@ -77,7 +84,8 @@ typedef struct wefti_measure_class {
     double transfer_ms, hidden_ms, exposed_ms; /* a step and rank, in ovl */
     double overlap_ratio, hiding_ratio;
     wefti_measure_times without, serial;
-    double sent_bytes; /* a step and rank */
+    double sent_bytes;                        /* a step and rank */
+    char fell_back[WEFTI_OVERLAP_TEXT_BYTES]; /* why it has no H; "": no */
     wefti_measure_ceiling ceiling;
 } wefti_measure_class;
 
@@ -109,11 +117,23 @@ typedef struct wefti_measure_result {
 WEFT_NODISCARD weft_status wefti_measure_run(wefti_replica *replica,
                                              wefti_measure_result *result_out);
 
+/*
+ * wefti_measure_find_ceilings - part of it: what the times and the rest say.
+ *
+ * Returns     OK | the communicator's fault.
+ */
+WEFT_NODISCARD weft_status wefti_measure_find_ceilings(
+    const wefti_replica *replica, wefti_measure_result *result);
+
 /* Whether what is not hidden exceeds 1.15 times rest and c by more than steps
  * differ; never where bare_why says that c is not all there is. */
 bool wefti_measure_exceeds(const wefti_measure_ceiling *ceiling);
 
-/* What a class' H says, in a few words. */
+/*
+ * wefti_measure_verdict - what H says, or why there is none, in a few words: of
+ * a class, or of all (WEFT_CLASS_COUNT). Nothing is called hidden that slows
+ * compute by a tenth.
+ */
 const char *wefti_measure_verdict(const wefti_measure_result *result,
                                   weft_class class_id);
 

@@ -22,8 +22,10 @@ enum {
 static const char shared[] = "its ranks share memory, nothing crosses a socket";
 static const char some_share[] =
     "some of its ranks share memory, where a ring of sockets would cost more";
-static const char no_memory[] = "no memory for the messages of plain sockets";
-static const char unconnected[] =
+static const char no_bytes[] = "nothing is sent";
+const char wefti_cost_no_memory[] =
+    "no memory for the messages of plain sockets";
+const char wefti_cost_unconnected[] =
     "plain sockets cannot be opened (WEFT_NET_INTERFACE names another way)";
 static const char broken[] = "a connection of plain sockets broke";
 
@@ -106,7 +108,7 @@ static weft_status measure(weft_comm *comm, size_t bytes, const messages *own,
     double sums[2] = {0, 0}; /* CPU time; ranks whose rounds failed */
     weft_status status = wefti_bare_open(comm, own->round.wire_bytes, &bare);
     if (status == WEFT_ERR_SYSTEM || status == WEFT_ERR_NO_MEMORY) {
-        cost_out->why = unconnected;
+        cost_out->why = wefti_cost_unconnected;
         return WEFT_OK;
     }
     if (status != WEFT_OK) {
@@ -133,7 +135,7 @@ static weft_status measure_messages(weft_comm *comm, size_t bytes, size_t count,
     int64_t failed = !make_messages(bytes, count, &own);
     weft_status status = agree(comm, &failed, 1);
     if (failed) {
-        cost_out->why = no_memory;
+        cost_out->why = wefti_cost_no_memory;
     } else if (status == WEFT_OK) {
         status = measure(comm, bytes, &own, cost_out);
     }
@@ -141,36 +143,48 @@ static weft_status measure_messages(weft_comm *comm, size_t bytes, size_t count,
     return status;
 }
 
+weft_status wefti_cost_find_way(const wefti_replica *replica,
+                                weft_class class_id, size_t bytes, size_t least,
+                                weft_comm **comm_out, size_t *bytes_out,
+                                bool *nothing_out, const char **why_out)
+{
+    weft_comm *comm = find_comm(replica, class_id);
+    *comm_out = comm;
+    *bytes_out = 0;
+    *nothing_out = true;
+    *why_out = no_bytes;
+    if (!comm) {
+        return WEFT_OK;
+    }
+    int64_t most[] = {comm->local_count, (int64_t)bytes, (int64_t)least};
+    weft_status status = agree(comm, most, sizeof(most) / sizeof(*most));
+    if (status != WEFT_OK || most[1] < most[2]) {
+        return status;
+    }
+    const bool all_share = most[0] == weft_comm_get_nranks(comm);
+    *bytes_out = (size_t)most[1];
+    *nothing_out = all_share;
+    *why_out = all_share ? shared : most[0] > 1 ? some_share : NULL;
+    return WEFT_OK;
+}
+
 weft_status wefti_cost_find(const wefti_replica *replica, weft_class class_id,
                             size_t bytes, size_t operations,
                             wefti_measure_cost *cost_out)
 {
-    weft_comm *comm = find_comm(replica, class_id);
+    const size_t most = MESSAGES_MOST;
+    const size_t bounded = operations < most ? operations : most;
+    weft_comm *comm;
+    int64_t count = bounded < 1 ? 1 : (int64_t)bounded;
     *cost_out = (wefti_measure_cost){.cpu_ms = (double)NAN};
-    if (!comm) {
-        cost_out->why = "nothing is sent";
-        cost_out->nothing = true;
-        return WEFT_OK;
-    }
-    int64_t most[] = {comm->local_count, (int64_t)operations, (int64_t)bytes};
-    weft_status status = agree(comm, most, sizeof(most) / sizeof(*most));
-    if (status != WEFT_OK) {
-        return status;
-    }
-    const size_t agreed = (size_t)most[2];
-    size_t count = (size_t)most[1] < MESSAGES_MOST ? (size_t)most[1]
-                                                   : (size_t)MESSAGES_MOST;
-    count = count < 1 ? 1 : count;
-    if (agreed < count) {
-        cost_out->why = "nothing is sent";
-        cost_out->nothing = true;
-    } else if (most[0] == weft_comm_get_nranks(comm)) {
-        cost_out->why = shared;
-        cost_out->nothing = true;
-    } else if (most[0] > 1) {
-        cost_out->why = some_share;
-    } else {
-        status = measure_messages(comm, agreed, count, cost_out);
+    weft_status status =
+        wefti_cost_find_way(replica, class_id, bytes, (size_t)count, &comm,
+                            &bytes, &cost_out->nothing, &cost_out->why);
+    if (status == WEFT_OK && !cost_out->why) {
+        status = agree(comm, &count, 1);
+        if (status == WEFT_OK) {
+            status = measure_messages(comm, bytes, (size_t)count, cost_out);
+        }
     }
     return status;
 }

@@ -10,6 +10,23 @@
 
 #include "trainer/replica.h"
 
+/* Why there are no plain sockets. */
+extern const char wefti_cost_no_memory[], wefti_cost_unconnected[];
+
+/*
+ * wefti_cost_find_way - over which communicator a class' sockets would go: of
+ * several the first. All its ranks together.
+ *
+ * bytes, least   that this rank sends, and fewer are none; of ranks that differ
+ *                the most, which bytes_out gets
+ * why_out        why there is no such way, on all its ranks; NULL: there is
+ * nothing_out    with why: as no byte crosses a socket
+ */
+WEFT_NODISCARD weft_status
+wefti_cost_find_way(const wefti_replica *replica, weft_class class_id,
+                    size_t bytes, size_t least, weft_comm **comm_out,
+                    size_t *bytes_out, bool *nothing_out, const char **why_out);
+
 /*
  * cpu_ms   of a step and rank, the ranks' mean; NAN where why says so
  * nothing  with why: no byte crosses a socket, so c is in no ceiling

@@ -6,6 +6,9 @@
 
 #include <math.h>
 
+/* Of s_C: beyond it, time under compute is not time saved. */
+static const double SLOWED_MOST = 1.1;
+
 static const char *oversubscribed(const wefti_measure_result *result)
 {
     return result->cpu_share < 0.9 ? "oversubscribed: proves nothing" : NULL;
@@ -14,13 +17,18 @@ static const char *oversubscribed(const wefti_measure_result *result)
 const char *wefti_measure_verdict(const wefti_measure_result *result,
                                   weft_class class_id)
 {
-    const double ratio = result->classes[class_id].hiding_ratio;
+    const wefti_measure_class *own =
+        class_id < WEFT_CLASS_COUNT ? &result->classes[class_id] : NULL;
+    const double ratio = own ? own->hiding_ratio : result->hiding_ratio;
     const char *nothing = oversubscribed(result);
-    return nothing        ? nothing
-           : isnan(ratio) ? "serial steps are not longer by 3 spreads"
+    const bool slows = result->s_C > SLOWED_MOST;
+    return own && own->fell_back[0] ? own->fell_back
+           : nothing                ? nothing
+           : isnan(ratio)           ? "serial steps are not longer by 3 spreads"
+           : ratio <= 0             ? "no shorter than serial"
+           : slows        ? "shorter than serial, but compute is slowed"
            : ratio >= 0.9 ? "hidden"
-           : ratio > 0    ? "hidden in part"
-                          : "no shorter than serial";
+                          : "hidden in part";
 }
 
 static void print_ratio(FILE *file, const char *name, double value)
@@ -112,6 +120,35 @@ static void print_rest(const wefti_measure_result *result, FILE *file)
     fprintf(file, "\n");
 }
 
+static void print_bare(const char *name, const wefti_measure_ceiling *own,
+                       FILE *file)
+{
+    if (own->hiding_why) {
+        fprintf(file, "  %s n/a: %s", name, own->hiding_why);
+    } else {
+        print_ratio(file, name, own->hiding_bare);
+        fprintf(file, " (%.3f ms alone)", own->bare_alone_ms);
+    }
+}
+
+/* What plain sockets hide of the same bytes. */
+static void print_bares(const wefti_measure_result *result, FILE *file)
+{
+    int there = 0;
+    fprintf(file, "  H_bare:");
+    for (int c = 0; c < WEFT_CLASS_COUNT; c++) {
+        there += result->classes[c].there;
+        if (result->classes[c].there) {
+            print_bare(weft_class_text((weft_class)c),
+                       &result->classes[c].ceiling, file);
+        }
+    }
+    if (there != 1) {
+        print_bare("all", &result->ceiling, file);
+    }
+    fprintf(file, "\n");
+}
+
 void wefti_measure_print(const wefti_measure_result *result, FILE *file)
 {
     const wefti_measure_terms *terms = &result->terms;
@@ -127,6 +164,7 @@ void wefti_measure_print(const wefti_measure_result *result, FILE *file)
             nothing ? ")" : "");
     print_classes(result, file);
     print_rest(result, file);
+    print_bares(result, file);
     fprintf(file,
             "  a step and rank:  %.3f ms = compute %.3f + exposed %.3f + "
             "bubble %.3f + skew %.3f + idle %.3f\n",

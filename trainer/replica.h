@@ -12,6 +12,7 @@
 
 #include "trainer/data/data.h"
 #include "trainer/ema_code.h"
+#include "trainer/overlap_verdict.h"
 #include "trainer/parameter_group.h"
 #include "trainer/pipe/pipe.h"
 #include "trainer/step_sums.h"
@@ -64,6 +65,7 @@ typedef struct wefti_replica_config {
     double ema_decay;
     wefti_pipe_config pipe;
     wefti_replica_before before;
+    wefti_overlap_verdict overlap; /* classes that have fallen back block */
 } wefti_replica_config;
 
 typedef struct wefti_replica {

@@ -123,33 +123,42 @@ static void open_loop(wefti_run_state *state)
     state->loop.summary = &state->summary;
 }
 
-static weft_status gather_report(wefti_run_state *state, bool stepped)
+/* What the ledger has of training, before anything else is recorded there. */
+static weft_status gather_page(wefti_run_state *state)
 {
-    const wefti_replica *replica = &state->replica;
-    wefti_footprint_compare(replica, &state->page.sums.planned_bytes,
+    wefti_footprint_compare(&state->replica, &state->page.sums.planned_bytes,
                             &state->page.sums.grown_bytes);
-    weft_status status =
-        wefti_page_gather(&state->page, state->comm, state->ledger);
-    if (status != WEFT_OK || !stepped || replica->pipe.info.ranks == 1) {
-        return status;
-    }
-    wefti_pipe_job job =
-        wefti_pipe_schedule_job(&state->config, (int)replica->nranks);
-    return wefti_page_gather_plan(&state->page, state->comm,
-                                  replica->pipe.pipeline, state->schedule,
-                                  &job);
+    return wefti_page_gather(&state->page, state->comm, state->ledger);
 }
 
-/* For the report of a pipeline. */
+/* A usual step of a pipeline, beside the same on paper. */
+static weft_status gather_plan(wefti_run_state *state)
+{
+    const wefti_page_plan *plan = &state->page.plan;
+    wefti_pipe_job job =
+        wefti_pipe_schedule_job(&state->config, (int)state->replica.nranks);
+    weft_status status = wefti_page_gather_plan(&state->page, state->comm,
+                                                state->replica.pipe.pipeline,
+                                                state->schedule, &job);
+    if (status == WEFT_OK && plan->schedule && state->how.options->measure) {
+        state->loop.pending.bubble_planned_ms = plan->planned.ranks[0].bubble;
+    }
+    return status;
+}
+
+/* For the report of a pipeline, and what it should have waited. */
 static weft_status open_steps(wefti_run_state *state)
 {
     const wefti_pipe *pipe = &state->replica.pipe;
     const weft_action *actions;
-    return state->loop.page && pipe->info.ranks > 1
-               ? wefti_page_open_steps(
-                     &state->page, weft_schedule_get_actions(
-                                       pipe->schedule, pipe->rank, &actions))
-               : WEFT_OK;
+    if (pipe->info.ranks == 1 ||
+        !(state->loop.page || state->how.options->measure)) {
+        return WEFT_OK;
+    }
+    state->loop.log = &state->page.steps;
+    return wefti_page_open_steps(
+        &state->page,
+        weft_schedule_get_actions(pipe->schedule, pipe->rank, &actions));
 }
 
 static weft_status open_gradients(wefti_run_state *state)
@@ -205,6 +214,7 @@ static weft_status measure(wefti_run_state *state)
     state->replica.ema = NULL;
     weft_status status = wefti_measure_run(&state->replica, &state->measured);
     state->replica.ema = ema;
+    wefti_overlap_mark(&state->overlap, &state->measured);
     return status;
 }
 
@@ -226,8 +236,11 @@ static weft_status train(wefti_run_state *state)
         status = wefti_loop_run(&state->loop);
     }
     bool stepped = state->loop.any_pending;
-    if (status == WEFT_OK && state->loop.page) { /* before others' records */
-        status = gather_report(state, stepped);
+    if (status == WEFT_OK && state->loop.page) {
+        status = gather_page(state);
+    }
+    if (status == WEFT_OK && state->loop.log && stepped) {
+        status = gather_plan(state);
     }
     if (status == WEFT_OK && state->replica.ema) {
         status =
@@ -469,6 +482,9 @@ static weft_status recover(wefti_run_state *state)
         wefti_config_check(&state->config, weft_comm_get_nranks(state->comm));
     if (status == WEFT_OK) { /* the groups are of other ranks, and hosts */
         status = wefti_expert_hosts_settle(&state->config, state->comm);
+    }
+    if (status == WEFT_OK) {
+        status = wefti_run_try_overlap(state, true);
     }
     if (status == WEFT_OK) {
         status = wefti_run_open_replica(state);

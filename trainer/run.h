@@ -8,6 +8,7 @@
 
 #include "comm/watch/flight.h"
 #include "trainer/options.h"
+#include "trainer/overlap_trial.h"
 #include "trainer/train_step.h"
 #include "weft/comm.h"
 
@@ -23,6 +24,7 @@ typedef void wefti_run_inspect(void *context, const wefti_replica *replica);
  * out, err       rank 0's summary or generated text, and its progress
  * flight         watches the communicator; NULL: none
  * inspect        NULL: not called
+ * clock          of trials of overlap; NULL: the steps' own time
  */
 typedef struct wefti_run_config {
     const wefti_options *options;
@@ -32,6 +34,8 @@ typedef struct wefti_run_config {
     wefti_flight *flight;
     wefti_run_inspect *inspect;
     void *inspect_context;
+    wefti_overlap_clock *clock;
+    void *clock_context;
 } wefti_run_config;
 
 enum { WEFTI_RUN_ERROR_BYTES = 768 };

@@ -140,6 +140,16 @@ static weft_status open_device(wefti_run_state *state)
                : status;
 }
 
+/* Of a GPU, where the configuration could be read; another device, and what no
+ * GPU can part, is refused. */
+static int count_sms(const wefti_run_state *state)
+{
+    const char *kind = state->config.train.device;
+    return kind && strcmp(kind, "cuda") == 0
+               ? (int)state->config.overlap.comm_sms
+               : 0;
+}
+
 static weft_status create_comm(wefti_run_state *state)
 {
     weft_status status = open_device(state);
@@ -150,7 +160,8 @@ static weft_status create_comm(wefti_run_state *state)
                                .id = state->how.id,
                                .rank = state->how.rank,
                                .nranks = state->how.nranks,
-                               .device = state->device};
+                               .device = state->device,
+                               .sm_budget = count_sms(state)};
     status = weft_comm_create(&config, &state->comm);
     wefti_flight_watch(state->how.flight, state->comm);
     return status;
@@ -343,10 +354,12 @@ weft_status wefti_run_open_replica(wefti_run_state *state)
         config->model.encoder_layers > 0 ? &state->encoder_data : NULL;
     replica.ledger = state->ledger;
     replica.before = before;
+    replica.overlap = state->overlap;
     replica.copies = config->checkpoint.every > 0 && config->checkpoint.async;
     status = wefti_replica_init(&state->replica, &replica);
     state->has_replica = status == WEFT_OK;
     if (status == WEFT_OK) {
+        wefti_train_step_rest(&state->replica);
         status = wefti_ema_create(&state->replica);
     }
     if (status == WEFT_OK && config->moe.place_every > 0) {
@@ -457,6 +470,9 @@ weft_status wefti_run_open(wefti_run_state *state, bool *everywhere)
     }
     if (status == WEFT_OK) {
         status = wefti_run_choose_schedule(state);
+    }
+    if (status == WEFT_OK) {
+        status = wefti_run_try_overlap(state, false);
     }
     if (status == WEFT_OK) {
         status = wefti_run_open_replica(state);

@@ -20,6 +20,7 @@ typedef struct wefti_run_state {
     weft_ledger *ledger;
     wefti_trials trials;     /* of schedules, before the run */
     weft_schedule *schedule; /* this rank's copy's */
+    wefti_overlap_verdict overlap;
     wefti_replica replica;
     wefti_savepoint savepoint;
     wefti_checkpoint_owner owner;              /* of where it saves */
@@ -51,6 +52,11 @@ WEFT_NODISCARD weft_status wefti_run_open(wefti_run_state *state,
 
 /* Which schedule a pipeline has, auto or named; comm and data are there. */
 WEFT_NODISCARD weft_status wefti_run_choose_schedule(wefti_run_state *state);
+
+/* What overlap is worth: tried where it is asked for, or as the checkpoint has
+ * it that is gone on with. again: after a loss, which leaves another layout. */
+WEFT_NODISCARD weft_status wefti_run_try_overlap(wefti_run_state *state,
+                                                 bool again);
 
 /* Ledger, schedule and replica, on the communicator at hand. */
 WEFT_NODISCARD weft_status wefti_run_open_replica(wefti_run_state *state);

@@ -265,8 +265,56 @@ static weft_status check_sums(const wefti_replica *replica,
                : WEFT_OK;
 }
 
-static const wefti_pipe_modes as_ever = {{WEFT_BUCKET_OVERLAPPED},
-                                         WEFT_BUCKET_OVERLAPPED};
+static const wefti_pipe_modes overlapped = {{WEFT_BUCKET_OVERLAPPED},
+                                            WEFT_BUCKET_OVERLAPPED};
+
+static const weft_class link_classes[WEFTI_LINKS] = {
+    [WEFTI_LINK_TENSOR] = WEFT_CLASS_TP,
+    [WEFTI_LINK_CONTEXT] = WEFT_CLASS_CP,
+    [WEFTI_LINK_EXPERTS] = WEFT_CLASS_EP};
+
+void wefti_train_step_block(wefti_train_step_modes *modes, weft_class class_id)
+{
+    for (size_t i = 0; i < WEFTI_LINKS; i++) {
+        if (link_classes[i] == class_id) {
+            modes->pipe.links[i] = WEFT_BUCKET_BLOCKING;
+        }
+    }
+    if (class_id == WEFT_CLASS_DP) {
+        modes->reduce = modes->gather = WEFT_BUCKET_BLOCKING;
+    } else if (class_id == WEFT_CLASS_PP) {
+        modes->pipe.line = WEFT_BUCKET_BLOCKING;
+    }
+}
+
+/* What a class that has fallen back has in place of a mode. */
+static weft_bucket_mode lower(const wefti_replica *replica, weft_class class_id,
+                              weft_bucket_mode mode)
+{
+    return mode == WEFT_BUCKET_OVERLAPPED &&
+                   replica->config.overlap.classes[class_id].lost
+               ? WEFT_BUCKET_BLOCKING
+               : mode;
+}
+
+static wefti_train_step_modes lower_all(const wefti_replica *replica,
+                                        wefti_train_step_modes modes)
+{
+    modes.reduce = lower(replica, WEFT_CLASS_DP, modes.reduce);
+    modes.gather = lower(replica, WEFT_CLASS_DP, modes.gather);
+    for (size_t i = 0; i < WEFTI_LINKS; i++) {
+        modes.pipe.links[i] =
+            lower(replica, link_classes[i], modes.pipe.links[i]);
+    }
+    return modes;
+}
+
+void wefti_train_step_rest(wefti_replica *replica)
+{
+    const wefti_train_step_modes modes =
+        lower_all(replica, (wefti_train_step_modes){.pipe = overlapped});
+    wefti_pipe_links_set(replica, &modes.pipe, false);
+}
 
 /* Whether nothing is left out. */
 static bool is_whole(const wefti_train_step_modes *modes)
@@ -310,12 +358,13 @@ weft_status wefti_train_step_run(wefti_replica *replica,
                                  wefti_train_step_result *result_out)
 {
     const wefti_replica_config *config = &replica->config;
+    modes = lower_all(replica, modes);
     result_out->diverged = false;
     result_out->rate =
         wefti_optimizer_rate(&config->optimizer, replica->step + 1);
     wefti_pipe_links_set(replica, &modes.pipe, !is_whole(&modes));
     weft_status status = queue_step(replica, modes, times);
-    wefti_pipe_links_set(replica, &as_ever, false);
+    wefti_train_step_rest(replica);
     if (status == WEFT_OK) {
         status = read_sums(replica, result_out);
     }
@@ -335,7 +384,7 @@ weft_status wefti_train_step_run(wefti_replica *replica,
 /* Everything but the gathering of parameters, and no compute. */
 static weft_status transfer_list(wefti_replica *replica)
 {
-    wefti_pipe_links_set(replica, &as_ever, true);
+    wefti_pipe_links_set(replica, &overlapped, true);
     weft_status status = wefti_pipe_train(replica, WEFT_BUCKET_OVERLAPPED);
     for (size_t g = 0; g < replica->plan.group_count; g++) {
         for (size_t i = replica->groups[g].plan->bucket_count;
@@ -351,7 +400,7 @@ weft_status wefti_train_step_transfer(wefti_replica *replica)
     replica->pipe.workspace.idle = true;
     weft_status status = transfer_list(replica);
     replica->pipe.workspace.idle = false;
-    wefti_pipe_links_set(replica, &as_ever, false);
+    wefti_train_step_rest(replica);
     if (status == WEFT_OK) {
         status = wefti_replica_gather(replica, WEFT_BUCKET_OVERLAPPED);
     }

@@ -44,7 +44,8 @@ typedef struct wefti_train_step_result {
  *
  * All of the step is queued, its update too, before the host waits for loss and
  * norm. Where these are of what was trained (nothing is OFF), one that is not
- * finite ends the run, on all ranks alike.
+ * finite ends the run, on all ranks alike. Classes that have fallen back block
+ * where modes say overlapped.
  *
  * Returns     OK | ERR_INVALID with result_out filled and diverged set | the
  *             communicator's fault: the replica is then of no use.
@@ -52,6 +53,13 @@ typedef struct wefti_train_step_result {
 WEFT_NODISCARD weft_status wefti_train_step_run(
     wefti_replica *replica, wefti_train_step_modes modes,
     const double times[WEFTI_STEP_TIMES], wefti_train_step_result *result_out);
+
+/* Transfers of the class wait and are waited for. */
+void wefti_train_step_block(wefti_train_step_modes *modes, weft_class class_id);
+
+/* How transfers go outside of steps, as in validation: after the replica's
+ * init, and after each step. */
+void wefti_train_step_rest(wefti_replica *replica);
 
 /* The error of a step whose loss or norm (what) is no finite value. */
 WEFT_NODISCARD weft_status

@@ -12,8 +12,10 @@
 #include "base/error.h"
 #include "base/plain_number.h"
 #include "base/settings.h"
+#include "comm/cluster/flat_cost.h"
 #include "comm/cluster/network_text.h"
 #include "comm/cluster/route_groups.h"
+#include "comm/cluster/route_network.h"
 #include "comm/core/core.h"
 #include "comm/make/explain.h"
 #include "comm/nccl/nccl_api.h"
@@ -47,10 +49,10 @@ typedef struct routing {
     const wefti_paths *paths;
     wefti_tuning tuning;
     wefti_levels *levels;
-    wefti_grouping *grouping; /* of what does not run */
-    wefti_nest *nest;         /* likewise */
+    wefti_grouping *grouping;    /* of what does not run */
+    wefti_nest *nest;            /* likewise */
+    wefti_route_network network; /* where it is crossed */
     int nranks;
-    int rails; /* of the network, where it is crossed */
 } routing;
 
 typedef struct route {
@@ -99,6 +101,20 @@ static int compare_ints(const void *a, const void *b)
     return *(const int *)a - *(const int *)b;
 }
 
+/* Interfaces that messages are spread over, and what the network is taken for;
+ * without a job, by the machine's NICs. */
+static weft_status find_network(routing *r)
+{
+    if (r->job) {
+        r->network =
+            (wefti_route_network){.rails = wefti_comm_rails(r->job->comm),
+                                  .rates = r->job->comm->rates};
+        return WEFT_OK;
+    }
+    return wefti_route_network_find(r->paths, r->levels, r->tuning.measure_net,
+                                    &r->network);
+}
+
 static weft_status find_levels(const wefti_paths *paths, routing *r)
 {
     int *hosts = calloc((size_t)r->nranks, sizeof(*hosts));
@@ -116,36 +132,24 @@ static weft_status find_levels(const wefti_paths *paths, routing *r)
         status = wefti_levels_create_of(paths, hosts, r->nranks, &r->levels);
     }
     free(hosts);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    status = find_network(r);
     if (status == WEFT_OK) {
         status = wefti_route_groups_create(r->levels, &r->grouping, &r->nest);
-        if (status != WEFT_OK) {
-            wefti_levels_destroy(r->levels);
-        }
+    }
+    if (status != WEFT_OK) {
+        wefti_levels_destroy(r->levels);
     }
     return status;
-}
-
-/* Interfaces that messages are spread over; without a job, those that will be
- * asked for. */
-static int count_rails(const wefti_routes_job *job)
-{
-    int rails = 1;
-    if (job) {
-        return wefti_comm_rails(job->comm);
-    }
-    for (const char *c = wefti_setting_text(WEFTI_SETTING_NET_INTERFACE); *c;
-         c++) {
-        rails += *c == ',';
-    }
-    return rails;
 }
 
 static weft_status routing_init(const wefti_report *report, const char *ranks,
                                 const wefti_routes_job *job, bool live,
                                 routing *r)
 {
-    *r = (routing){
-        .job = job, .paths = report->paths, .rails = count_rails(job)};
+    *r = (routing){.job = job, .paths = report->paths};
     if (job) {
         r->nranks = job->comm->nranks;
         r->tuning = job->comm->tuning;
@@ -179,71 +183,6 @@ static weft_op op_of(weft_collective collective, size_t bytes, int nranks)
                      .count = count};
 }
 
-/* Whether ranks of several hosts meet at that level: then bytes go through the
- * network, whatever joins their GPUs. */
-static bool is_network(const routing *r, int level)
-{
-    const wefti_levels *levels = r->levels;
-    for (int i = 1; i < levels->place_count; i++) {
-        if (levels->domains[level][i] == levels->domains[level][i - 1] &&
-            levels->hosts[i] != levels->hosts[i - 1]) {
-            return true;
-        }
-    }
-    return false;
-}
-
-/* Of the host's ports that may be used the fastest, or the one that a GPU's
- * traffic takes; GB/s, 0 unknown. */
-static double port_GBps(const routing *r, int place)
-{
-    const wefti_paths *paths = r->paths;
-    const wefti_host_paths *host = &paths->hosts[r->levels->hosts[place]];
-    int rail = r->levels->rails[place];
-    double most = 0;
-    if (rail >= 0) {
-        return paths->topo->devices[paths->nics[rail]].nic.gbps / 8;
-    }
-    for (int i = 0; i < host->nic_count; i++) {
-        int nic = paths->nics[host->first_nic + i];
-        double GBps = paths->topo->devices[nic].nic.gbps / 8;
-        most = wefti_topo_nic_usable(paths->topo, nic) && GBps > most ? GBps
-                                                                      : most;
-    }
-    return most;
-}
-
-/* Between two ranks that meet there: the slowest port's where it is the
- * network's. What goes through shared memory goes at the rate of the host's
- * memory, whatever the GPUs' links could do: 0, nobody has read it. */
-static double level_GBps(const routing *r, int level)
-{
-    double least = 0;
-    if (!is_network(r, level)) {
-        return 0;
-    }
-    for (int i = 0; i < r->levels->place_count; i++) {
-        double GBps = port_GBps(r, i);
-        if (GBps <= 0) {
-            return 0;
-        }
-        least = least > 0 && least < GBps ? least : GBps;
-    }
-    return least;
-}
-
-/* The largest number of ranks that meet at that level. */
-static int ranks_of(const wefti_levels *levels, int level)
-{
-    const int *domains = levels->domains[level];
-    int most = 0, run = 0;
-    for (int i = 0; i < levels->place_count; i++) {
-        run = i > 0 && domains[i] == domains[i - 1] ? run + 1 : 1;
-        most = run > most ? run : most;
-    }
-    return most;
-}
-
 static const char *fabric_of(const routing *r, const weft_op *op)
 {
     int top = r->levels->level_count - 1;
@@ -252,31 +191,31 @@ static const char *fabric_of(const routing *r, const weft_op *op)
         (void)wefti_comm_explain(r->job->comm, op, &fabric);
         return fabric;
     }
-    if (top < 0 || !is_network(r, top)) {
+    if (top < 0 || !wefti_route_is_network(r->levels, top)) {
         return r->nranks > 1 ? "shm" : "self";
     }
-    return top > 0 ? "shm+net" : "net";
+    return wefti_route_is_apart(r->levels) ? "net" : "shm+net";
 }
 
 static wefti_scope scope_of(const routing *r)
 {
-    int top = r->levels->level_count - 1;
     return r->job ? wefti_comm_scope(r->job->comm, &r->tuning)
                   : (wefti_scope){.tuning = &r->tuning,
                                   .nranks = r->nranks,
                                   .grouping = r->grouping,
                                   .nest = r->nest,
-                                  .apart = top == 0 && is_network(r, top)};
+                                  .rates =
+                                      wefti_known_rates_get(&r->network.rates),
+                                  .apart = wefti_route_is_apart(r->levels)};
 }
 
 /* What the network is taken for; NULL: nobody meets there. */
 static const wefti_known_rates *network_rates(const routing *r)
 {
-    static const wefti_known_rates usual = {.source = WEFTI_RATES_USUAL};
     int top = r->levels->level_count - 1;
-    return top < 0 || !is_network(r, top) ? NULL
-           : r->job                       ? &r->job->comm->rates
-                                          : &usual;
+    return top < 0 || !wefti_route_is_network(r->levels, top)
+               ? NULL
+               : &r->network.rates;
 }
 
 static route find_route(const routing *r, const weft_op *op)
@@ -297,6 +236,15 @@ static route find_route(const routing *r, const weft_op *op)
                        wefti_choice_has_steps(&choice)
                            ? choice.chunk_elems * weft_dtype_bytes(op->dtype)
                            : 0};
+}
+
+/* Of what weft's own steps carry out; see comm/cluster/flat_cost.h. */
+static bool find_flat_cost(const routing *r, const weft_op *op,
+                           wefti_flat_cost *cost_out)
+{
+    wefti_scope scope = scope_of(r);
+    return !(r->job && wefti_route_takes(r->job->comm, op)) &&
+           wefti_flat_cost_find(&scope, op, cost_out);
 }
 
 /* Whether collectives go as WEFT_ROUTE asks, and if not, why. */
@@ -334,25 +282,41 @@ static size_t count_sizes(weft_collective collective)
 
 /* ---- JSON ---------------------------------------------------------------- */
 
+/* 0: not known. */
+static void write_GBps(const char *name, double GBps, wefti_json *json)
+{
+    if (GBps > 0) {
+        wefti_json_real(json, name, GBps);
+    } else {
+        wefti_json_null(json, name);
+    }
+}
+
+static void write_level(const routing *r, int level, wefti_json *json)
+{
+    const bool network = wefti_route_is_network(r->levels, level);
+    wefti_json_object_open(json, NULL);
+    wefti_json_text(json, "name", r->levels->names[level]);
+    wefti_json_int(json, "ranks", wefti_route_count_ranks(r->levels, level));
+    wefti_json_text(json, "fabric", network ? "net" : "shm");
+    wefti_json_int(json, "rails", network ? r->network.rails : 1);
+    write_GBps("GBps", wefti_route_link_GBps(r->paths, r->levels, level), json);
+    if (network) {
+        wefti_rails_write(r->job ? r->job->comm : NULL, json);
+        write_GBps("port_GBps",
+                   wefti_route_port_GBps(r->paths, r->levels, level), json);
+    }
+    if (network && !r->job) {
+        wefti_json_int(json, "nics", r->network.nics);
+    }
+    wefti_json_object_close(json);
+}
+
 static void write_levels(const routing *r, wefti_json *json)
 {
     wefti_json_array_open(json, "levels");
     for (int level = 0; level < r->levels->level_count; level++) {
-        wefti_json_object_open(json, NULL);
-        wefti_json_text(json, "name", r->levels->names[level]);
-        wefti_json_int(json, "ranks", ranks_of(r->levels, level));
-        wefti_json_text(json, "fabric", is_network(r, level) ? "net" : "shm");
-        wefti_json_int(json, "rails", is_network(r, level) ? r->rails : 1);
-        if (is_network(r, level)) {
-            wefti_rails_write(r->job ? r->job->comm : NULL, json);
-        }
-        double GBps = level_GBps(r, level);
-        if (GBps > 0) {
-            wefti_json_real(json, "GBps", GBps);
-        } else {
-            wefti_json_null(json, "GBps");
-        }
-        wefti_json_object_close(json);
+        write_level(r, level, json);
     }
     wefti_json_array_close(json);
 }
@@ -385,10 +349,14 @@ static void write_route(const routing *r, weft_collective collective,
     wefti_json_text(json, "fabric", found.fabric);
     int top = r->levels->level_count - 1;
     wefti_json_int(json, "rails",
-                   top >= 0 && is_network(r, top) ? r->rails : 1);
+                   top >= 0 && wefti_route_is_network(r->levels, top)
+                       ? r->network.rails
+                       : 1);
     wefti_json_uint(json, "chunk_bytes", found.chunk_bytes);
     wefti_json_text(json, "why", found.why);
     write_costs(r, &op, json);
+    wefti_flat_cost flat;
+    wefti_flat_cost_write(find_flat_cost(r, &op, &flat) ? &flat : NULL, json);
     wefti_json_object_close(json);
 }
 
@@ -437,23 +405,33 @@ static void write_all(const routing *r, wefti_json *json)
 
 /* ---- text ---------------------------------------------------------------- */
 
+static void print_level(const routing *r, int level, FILE *file)
+{
+    const bool network = wefti_route_is_network(r->levels, level);
+    const double GBps = wefti_route_link_GBps(r->paths, r->levels, level);
+    fprintf(file, "%-9s%d ranks meet", r->levels->names[level],
+            wefti_route_count_ranks(r->levels, level));
+    if (GBps > 0) {
+        fprintf(file, ", %.4g GB/s %s", GBps,
+                wefti_route_is_nvlink(r->levels, level) ? "of NVLink or XGMI"
+                                                        : "between two");
+    }
+    fprintf(file, ", by %s", network ? "net" : "shared memory");
+    if (network) {
+        wefti_rails_print(r->job ? r->job->comm : NULL, r->network.rails, file);
+    }
+    if (network && r->network.nics > r->network.rails) {
+        fprintf(file, " of %d NICs", r->network.nics);
+    }
+    fprintf(file, "\n");
+}
+
 static void print_levels(const routing *r, FILE *file)
 {
     fprintf(file, "\nRoutes of %d rank%s\n", r->nranks,
             r->nranks == 1 ? "" : "s");
     for (int level = 0; level < r->levels->level_count; level++) {
-        bool network = is_network(r, level);
-        fprintf(file, "%-9s%d ranks meet", r->levels->names[level],
-                ranks_of(r->levels, level));
-        double GBps = level_GBps(r, level);
-        if (GBps > 0) {
-            fprintf(file, ", %.4g GB/s between two", GBps);
-        }
-        fprintf(file, ", by %s", network ? "net" : "shared memory");
-        if (network) {
-            wefti_rails_print(r->job ? r->job->comm : NULL, r->rails, file);
-        }
-        fprintf(file, "\n");
+        print_level(r, level, file);
     }
     wefti_route_groups_print(scope_of(r).nest, file);
     if (network_rates(r)) {
@@ -528,6 +506,32 @@ static void print_sizes(weft_collective collective, size_t first, size_t last,
     }
 }
 
+/* Below the reasons, one of which names the setting. */
+static void print_flat_costs(const routing *r, FILE *file)
+{
+    bool any = false;
+    for (int c = 0; c < WEFT_COLLECTIVE_COUNT; c++) {
+        for (size_t i = 0; i < WEFTI_COUNT_OF(sizes); i++) {
+            weft_op op = op_of((weft_collective)c, sizes[i].bytes, r->nranks);
+            wefti_flat_cost cost;
+            if (!find_flat_cost(r, &op, &cost)) {
+                continue;
+            }
+            if (!any) {
+                fprintf(file,
+                        "%-24sus expected       by levels, us                "
+                        "times\n",
+                        "WEFT_SUM_FLAT costs");
+            }
+            any = true;
+            fprintf(file, "%-17s%-7s", weft_collective_text((weft_collective)c),
+                    sizes[i].name);
+            wefti_flat_cost_print(&cost, file);
+            fprintf(file, "\n");
+        }
+    }
+}
+
 static void print_all(const routing *r, FILE *file)
 {
     const char *whys[WHYS_MOST];
@@ -559,6 +563,7 @@ static void print_all(const routing *r, FILE *file)
     for (int i = 0; i < why_count; i++) {
         fprintf(file, "(%d) %s\n", i + 1, whys[i]);
     }
+    print_flat_costs(r, file);
 }
 
 const char *wefti_routes_fabric(weft_comm *comm)

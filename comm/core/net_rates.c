@@ -24,9 +24,10 @@ const wefti_rates wefti_rates_usual = {.local_latency_ns = 600,
 
 const char *wefti_rates_source_text(wefti_rates_source source)
 {
-    return source == WEFTI_RATES_MEASURED ? "measured"
-           : source == WEFTI_RATES_FILE   ? "file"
-                                          : "usual";
+    return source == WEFTI_RATES_MEASURED   ? "measured"
+           : source == WEFTI_RATES_FILE     ? "file"
+           : source == WEFTI_RATES_TOPOLOGY ? "topology"
+                                            : "usual";
 }
 
 bool wefti_net_figures_check(const wefti_net_figures *figures)
@@ -66,5 +67,13 @@ wefti_known_rates wefti_known_rates_of(wefti_rates_source source,
     known.rates.network_latency_ns = (double)figures->latency_ns;
     known.rates.network_message_ns = (double)figures->message_ns;
     known.rates.network_byte_ns = (double)figures->byte_ps / 1000;
+    return known;
+}
+
+wefti_known_rates wefti_known_rates_of_link(double GBps)
+{
+    wefti_known_rates known = {.source = WEFTI_RATES_TOPOLOGY,
+                               .rates = wefti_rates_usual};
+    known.rates.network_byte_ns = 1 / GBps;
     return known;
 }

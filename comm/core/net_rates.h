@@ -14,10 +14,11 @@
 typedef enum wefti_rates_source {
     WEFTI_RATES_USUAL,    /* of tcp at 10 Gbit/s */
     WEFTI_RATES_MEASURED, /* when the ranks met */
-    WEFTI_RATES_FILE      /* by an earlier job, and found to hold still */
+    WEFTI_RATES_FILE,     /* by an earlier job, and found to hold still */
+    WEFTI_RATES_TOPOLOGY  /* of hosts that do not run: their NICs' speed */
 } wefti_rates_source;
 
-/* "usual", "measured", "file" */
+/* "usual", "measured", "file", "topology" */
 const char *wefti_rates_source_text(wefti_rates_source source);
 
 /*
@@ -45,6 +46,10 @@ extern const wefti_rates wefti_rates_usual;
 
 wefti_known_rates wefti_known_rates_of(wefti_rates_source source,
                                        const wefti_net_figures *figures);
+
+/* Of a host whose NICs carry so much together, more than 0: of hops and
+ * messages nothing is known, so they take as long as usual. */
+wefti_known_rates wefti_known_rates_of_link(double GBps);
 
 /* Never NULL. */
 static inline const wefti_rates *

@@ -177,10 +177,23 @@ static bool is_allowed(wefti_algorithms allowed, int bit)
     return !allowed || (allowed >> bit & 1);
 }
 
+/* Of what binomial trees pass on, two messages a child are staged, which are
+ * few: scratch has room for as much. */
+static size_t passed_bytes(const wefti_scope *scope)
+{
+    const size_t asked = scope->tuning->chunk_bytes;
+    const size_t most = wefti_select_bounce_bytes(scope->tuning, scope->nranks,
+                                                  scope->grouping);
+    return asked == 0 || most < asked ? most : asked < 64 ? 64 : asked;
+}
+
 /* In chunks of the pattern's. */
 static size_t chunk_elems_of(const wefti_scope *scope, const weft_op *op,
                              const wefti_pattern *pattern)
 {
+    if (pattern == &wefti_pattern_binomial) {
+        return chunk_elems(passed_bytes(scope), op->dtype);
+    }
     /* With counts, two_hop stages what goes straight as if there were none, and
      * so does nested the inputs of sums that know no levels. */
     bool sums = pattern == &wefti_pattern_nested_sums;
@@ -232,7 +245,7 @@ static double weighed_ns(const wefti_scope *scope, const weft_op *op,
                          const wefti_pattern *pattern)
 {
     bool network = scope->grouping || scope->apart;
-    if (pattern != &wefti_pattern_tree) {
+    if (pattern != &wefti_pattern_tree && pattern != &wefti_pattern_binomial) {
         return 1.1 * cost_ns(scope, op, pattern, 1);
     }
     return network ? 1.1 * cost_ns(scope, op, pattern, 1.5)
@@ -351,7 +364,8 @@ static const wefti_pattern *pick_shot(const wefti_scope *scope,
 /*
  * Whether the shot's hops and bytes alone take longer than the pattern: of
  * oneshot, every rank sends its payload to every rank of other hosts, through a
- * link that its host shares. A root sends, or gets, alone.
+ * link that its host shares. A root sends, or gets, alone; one that has a part
+ * of each rank has a message with each, one after another.
  */
 static bool fills_link(const wefti_scope *scope, const weft_op *op,
                        const wefti_role *role, const wefti_pattern *shot,
@@ -363,9 +377,11 @@ static bool fills_link(const wefti_scope *scope, const weft_op *op,
                          : scope->apart  ? ranks
                                          : 1;
     const double locals = ranks / hosts, remotes = ranks - locals;
-    double hops = 1;
+    const wefti_shape *shape = role->shape;
+    const bool parts = shape->send_parts || shape->recv_parts;
+    double hops = 1, messages = shape->rooted && parts ? remotes : 0;
     double bytes = (double)wefti_oneshot_bytes(scope->nranks, op, role) *
-                   remotes * (role->shape->rooted ? 1 : locals);
+                   remotes * (shape->rooted ? 1 : locals);
     if (shot == &wefti_pattern_dissemination) {
         const wefti_problem problem = problem_of(scope, op);
         wefti_sizes sizes = wefti_sizes_of(
@@ -376,7 +392,9 @@ static bool fills_link(const wefti_scope *scope, const weft_op *op,
         bytes = cost.link_bytes;
     }
     return pattern && has_cost(op, pattern) && hosts > 1 &&
-           hops * rates->network_latency_ns + bytes * rates->network_byte_ns >
+           hops * rates->network_latency_ns +
+                   messages * rates->network_message_ns +
+                   bytes * rates->network_byte_ns >
                weighed_ns(scope, op, pattern);
 }
 
@@ -490,6 +508,10 @@ static const char *why_pattern(const wefti_scope *scope, const weft_op *op,
     if (pattern == &wefti_pattern_exchange) {
         return "one hop: all read all of so little sooner than a second hop "
                "takes";
+    }
+    if (pattern == &wefti_pattern_binomial) {
+        return "few messages: ranks pass parts on, and the root has one with "
+               "few of them";
     }
     if (pattern == &wefti_pattern_tree) {
         return "few messages: one to every rank would take longer than a "

@@ -26,12 +26,14 @@ enum {
     SLICE_NS = 50000,        /* the first sleep between looks at a device */
     SLICE_MOST_NS = 1000000, /* and the last */
     YIELD_NS = 1000000,
+    IDLE_NS = 100000,   /* while bytes move: idle is called that often */
     CROWD = 2,          /* ranks on a core, and more of them */
     CROWDED_NS = 50000, /* instead, in a crowd */
     BRIEF_NS = 20000,   /* instead, of a device, where cores are short */
     POLLS_PER_LOCK = 8, /* while spinning: the lock costs more than a look */
     LOOKS_PER_CLOCK = 4,
-    LOOKS_PER_IDLE = 16 /* while spinning: what may cost more than a look */
+    LOOKS_PER_IDLE = 16,   /* while spinning: what may cost more than a look */
+    YIELDS_BEFORE_IDLE = 8 /* and may give the core away itself */
 };
 
 wefti_turn_news wefti_turn_push(wefti_engine *engine, int polls,
@@ -208,8 +210,9 @@ static bool stay_awake(const wefti_engine *engine,
             return false;
         }
         if (!spin || waited_ns > engine->spin_ns) {
-            sched_yield();
             patience->looks = 0; /* and look at the clock next time */
+            patience->yields++;
+            sched_yield();
             return true;
         }
     }
@@ -217,11 +220,38 @@ static bool stay_awake(const wefti_engine *engine,
     return true;
 }
 
+/*
+ * Whether to call idle after a look that has moved nothing. With a core for
+ * each rank: after every few looks. With fewer: not at the first yields, as
+ * what is small has come by then, and as MPI, when its idle is called, yields
+ * once more.
+ */
+static bool is_idle(const wefti_turn_patience *patience)
+{
+    return patience->yields == 0 ? patience->looks % LOOKS_PER_IDLE == 0
+                                 : patience->yields > YIELDS_BEFORE_IDLE;
+}
+
+/* A look that has moved something begins the waiting anew, so that while much
+ * moves only the clock says that idle is due. */
+static void idle_in_time(const wefti_idle *idle, int64_t *idled_ns)
+{
+    const int64_t now_ns = wefti_clock_ns();
+    if (*idled_ns == 0) {
+        *idled_ns = now_ns;
+    }
+    if (now_ns - *idled_ns > IDLE_NS) {
+        idle->function(idle->context);
+        *idled_ns = now_ns;
+    }
+}
+
 static void drive(wefti_engine *engine, const wefti_idle *idle,
                   bool (*done)(const void *), const void *context)
 {
     const int polls = wefti_engine_spins(engine) ? POLLS_PER_LOCK : 1;
     wefti_turn_patience patience = {0};
+    int64_t idled_ns = 0; /* or the first move since; 0: not known */
     for (;;) {
         wefti_turn_news news = wefti_turn_push(engine, polls, done, context);
         if (news.done) {
@@ -229,13 +259,16 @@ static void drive(wefti_engine *engine, const wefti_idle *idle,
         }
         if (news.moved) {
             patience = (wefti_turn_patience){0};
+            if (idle->function) {
+                idle_in_time(idle, &idled_ns);
+            }
             continue;
         }
         const bool awake =
             stay_awake(engine, &patience, news.due_ns, news.looks);
-        if (idle->function &&
-            (!awake || patience.looks % LOOKS_PER_IDLE == 0)) {
+        if (idle->function && (!awake || is_idle(&patience))) {
             idle->function(idle->context);
+            idled_ns = 0;
         }
         if (!awake &&
             park(engine, idle->function != NULL, done, context, &patience)) {

@@ -13,7 +13,7 @@ enum { WEFTI_TURN_SLEEP_NS = 20000000 }; /* the longest without patience */
 
 /* How a thread has been waiting so far. */
 typedef struct wefti_turn_patience {
-    unsigned looks;
+    unsigned looks, yields;
     int64_t since_ns;
     int64_t slice_ns;  /* the last sleep between looks at a device */
     int64_t silent_ns; /* slept since the last ring */

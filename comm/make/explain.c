@@ -18,6 +18,10 @@ const char *wefti_comm_explain(weft_comm *comm, const weft_op *op,
         return *fabric_out;
     }
     *fabric_out = wefti_fabric_name(&comm->fabric);
+    if (op->collective == WEFT_COLLECTIVE_SEND ||
+        op->collective == WEFT_COLLECTIVE_RECV) {
+        return "message";
+    }
     wefti_role role =
         wefti_role_of(op->collective, op->dtype, op->root, comm->rank);
     wefti_scope scope = wefti_comm_scope(comm, &comm->tuning);

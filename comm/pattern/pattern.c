@@ -7,17 +7,13 @@
 
 #include "base/check.h"
 
-const wefti_pattern *const wefti_patterns[] = {&wefti_pattern_oneshot,
-                                               &wefti_pattern_dissemination,
-                                               &wefti_pattern_hierarchical,
-                                               &wefti_pattern_direct,
-                                               &wefti_pattern_tree,
-                                               &wefti_pattern_exchange,
-                                               &wefti_pattern_pairwise,
-                                               &wefti_pattern_two_hop,
-                                               &wefti_pattern_nested,
-                                               &wefti_pattern_nested_sums,
-                                               NULL};
+const wefti_pattern *const wefti_patterns[] = {
+    &wefti_pattern_oneshot,      &wefti_pattern_dissemination,
+    &wefti_pattern_hierarchical, &wefti_pattern_direct,
+    &wefti_pattern_tree,         &wefti_pattern_exchange,
+    &wefti_pattern_pairwise,     &wefti_pattern_two_hop,
+    &wefti_pattern_binomial,     &wefti_pattern_nested,
+    &wefti_pattern_nested_sums,  NULL};
 
 const wefti_pattern *wefti_pattern_first(const wefti_problem *problem)
 {

@@ -156,10 +156,12 @@ typedef struct wefti_cost wefti_cost;
  *              pattern has its collectives.
  *
  * All are pure and cost O(1), O(log nranks), O(ranks of a host) or O(hosts),
- * for the v forms O(nranks log count). A buffer range is written by at most one
- * step; every element of the result is written by exactly one. supports looks
- * at the collective, at nranks, at whether there is a grouping or a nest, or
- * sums of that, and at apart, flat, deferred and gated only.
+ * for the v forms O(nranks log count), for a binomial tree's root, whose
+ * subtrees end where a chunk does, O(nranks / chunk_elems). Costs know no root
+ * from another but rank 0 (comm/core/choice_cache.h). A buffer range is written
+ * by at most one step; every element of the result is written by exactly one.
+ * supports looks at the collective, at nranks, at whether there is a grouping
+ * or a nest, or sums of that, and at apart, flat, deferred and gated only.
  */
 typedef struct wefti_pattern {
     const char *name;
@@ -190,6 +192,7 @@ extern const wefti_pattern wefti_pattern_tree;
 extern const wefti_pattern wefti_pattern_exchange;
 extern const wefti_pattern wefti_pattern_pairwise;
 extern const wefti_pattern wefti_pattern_two_hop;
+extern const wefti_pattern wefti_pattern_binomial;
 extern const wefti_pattern wefti_pattern_nested;
 extern const wefti_pattern wefti_pattern_nested_sums;
 

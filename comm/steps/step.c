@@ -302,12 +302,19 @@ static bool stays(const wefti_op *op, const wefti_step_list *list)
            target(op, list, step->dst, step->dst_elem);
 }
 
+/* Of a root that does not want its own data; what passes parts on has scratch.
+ */
+static bool lacks_target(const wefti_op *op, const wefti_step *step)
+{
+    return step->dst == WEFTI_BUFFER_RECV && !op->desc.recv;
+}
+
 static wefti_wait prepare_copy(weft_comm *comm, wefti_op *op,
                                wefti_step_list *list)
 {
     const wefti_step *step = &list->step;
-    if (!op->desc.recv) {
-        return WEFTI_WAIT_NOTHING; /* a root that does not want its own data */
+    if (lacks_target(op, step)) {
+        return WEFTI_WAIT_NOTHING;
     }
     wefti_wait wait = fetch_source(comm, op, list);
     if (wait != WEFTI_WAIT_NOTHING || stays(op, list)) {
@@ -437,7 +444,7 @@ static wefti_wait end_relay(weft_comm *comm, wefti_op *op,
 
 static wefti_wait end_copy(weft_comm *comm, wefti_op *op, wefti_step_list *list)
 {
-    if (!op->desc.recv) {
+    if (lacks_target(op, &list->step)) {
         return WEFTI_WAIT_NOTHING;
     }
     if (stays(op, list)) {

@@ -18,6 +18,12 @@ static wefti_mpi_request *given_up; /* by MPI_Request_free, still going on */
 /* Those with a handle: while there are none, every handle is MPI's own. */
 static _Atomic int handles;
 
+/* Handles that are in no program's hands now. They are freed when MPI ends and
+ * not before: MPICH 4.0.2 waits for ever in a persistent collective of its own
+ * that gets the memory of a freed persistent send. */
+static MPI_Request *tokens;
+static size_t token_count, token_room;
+
 static wefti_mpi_request **bucket_of(MPI_Request handle)
 {
     const uintptr_t key = WEFTI_MPI_KEY(handle);
@@ -71,6 +77,36 @@ static void add(wefti_mpi_request *request)
     atomic_fetch_add(&handles, 1);
 }
 
+static int take_token(MPI_Request *token_out)
+{
+    bool kept = false;
+    pthread_mutex_lock(&lock);
+    if (token_count > 0) {
+        *token_out = tokens[--token_count];
+        kept = true;
+    }
+    pthread_mutex_unlock(&lock);
+    return kept ? MPI_SUCCESS
+                : PMPI_Send_init(NULL, 0, MPI_BYTE, MPI_PROC_NULL, 0,
+                                 MPI_COMM_SELF, token_out);
+}
+
+/* Under the lock. Without memory the token stays behind, a few bytes of MPI's.
+ */
+static void keep_token(MPI_Request token)
+{
+    if (token_count == token_room) {
+        const size_t room = token_room ? 2 * token_room : 16;
+        MPI_Request *more = realloc(tokens, room * sizeof(*more));
+        if (!more) {
+            return;
+        }
+        tokens = more;
+        token_room = room;
+    }
+    tokens[token_count++] = token;
+}
+
 /* Its handle is gone from now on. */
 static void take_out(wefti_mpi_request *request)
 {
@@ -80,9 +116,9 @@ static void take_out(wefti_mpi_request *request)
         place = &(*place)->next;
     }
     *place = request->next;
+    keep_token(request->token);
     pthread_mutex_unlock(&lock);
     atomic_fetch_sub(&handles, 1);
-    PMPI_Request_free(&request->token);
 }
 
 /* Those given up that have ended meanwhile. */
@@ -126,8 +162,7 @@ int wefti_mpi_request_open(wefti_mpi_request *request, bool persistent,
 {
     request->persistent = persistent;
     wefti_mpi_comm_hold(request->job.comm);
-    int code = PMPI_Send_init(NULL, 0, MPI_BYTE, MPI_PROC_NULL, 0,
-                              MPI_COMM_SELF, &request->token);
+    int code = take_token(&request->token);
     if (code != MPI_SUCCESS) {
         close_request(request);
         return code;
@@ -211,4 +246,10 @@ int wefti_mpi_request_free(wefti_mpi_request *request, MPI_Request *handle)
 void wefti_mpi_request_close(void)
 {
     sweep(true);
+    while (token_count > 0) {
+        PMPI_Request_free(&tokens[--token_count]);
+    }
+    free(tokens);
+    tokens = NULL;
+    token_room = 0;
 }

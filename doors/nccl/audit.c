@@ -13,6 +13,7 @@
 #include <link.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const char wanted[] = "libnccl.so.2";
@@ -20,16 +21,25 @@ static const char wanted[] = "libnccl.so.2";
 /* Filled before the program runs, by the one thread that there is; lasts. */
 static char answer[4096];
 
+/* By its whole path: the program may go to another folder before it asks. */
 __attribute__((visibility("default"))) unsigned la_version(unsigned version)
 {
     Dl_info own;
-    if (!dladdr(wanted, &own) || !own.dli_fname) {
+    const char *file =
+        dladdr(wanted, &own) && own.dli_fname ? own.dli_fname : "?/";
+    const char *slash = strrchr(file, '/');
+    snprintf(answer, sizeof(answer), "%.*s",
+             slash ? (int)(slash - file) + 1 : 1, slash ? file : ".");
+    char *folder = realpath(answer, NULL);
+    if (!folder) {
+        fprintf(stderr,
+                "weft: libnccl-audit-weft.so cannot find its own file (%s); %s "
+                "is looked for as without it\n",
+                file, wanted);
         return 0; /* the dynamic linker goes on without */
     }
-    const char *slash = strrchr(own.dli_fname, '/');
-    const int folder_chars = slash ? (int)(slash - own.dli_fname) : 1;
-    snprintf(answer, sizeof(answer), "%.*s/%s", folder_chars,
-             slash ? own.dli_fname : ".", wanted);
+    snprintf(answer, sizeof(answer), "%s/%s", folder, wanted);
+    free(folder);
     return version < LAV_CURRENT ? version : LAV_CURRENT;
 }
 

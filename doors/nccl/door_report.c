@@ -2,7 +2,8 @@
 /*
  * doors/nccl/door_report.c - a table in the log, whatever the log's level: it
  * was asked for. Several ranks, and processes, may name one file: each adds
- * its line in one write, and the last of a communicator the table of all.
+ * its line in one write, and the last of a communicator the table of all. What
+ * is no regular file, or cannot be locked, gets the lines alone.
  */
 #include "doors/nccl/door_report.h"
 
@@ -19,7 +20,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
+
+/* A second in all: a report may get no table, but no program hangs for one. */
+enum { LOCK_TRIES = 1000, LOCK_PAUSE_NS = 1000000 };
 
 void wefti_door_report_init(wefti_door_report *report)
 {
@@ -118,28 +124,60 @@ static void write_report(FILE *file, const wefti_door_report *report,
     }
 }
 
+/* False: errno says why. */
 static bool put(int fd, const char *text, size_t bytes)
 {
-    return write(fd, text, bytes) == (ssize_t)bytes;
+    while (bytes > 0) {
+        const ssize_t written = write(fd, text, bytes);
+        if (written < 0 && errno != EINTR) {
+            return false;
+        }
+        text += written > 0 ? written : 0;
+        bytes -= written > 0 ? (size_t)written : 0;
+    }
+    return true;
 }
 
-/* False: errno says why. One rank at a time, so that only one is the last. */
+/* Whether this rank alone may make a table of the file: one at a time, so that
+ * only one is the last. A pipe or a terminal cannot be read again. */
+static bool lock_for_table(int fd)
+{
+    const struct timespec pause = {.tv_nsec = LOCK_PAUSE_NS};
+    struct stat what;
+    if (fstat(fd, &what) != 0 || !S_ISREG(what.st_mode)) {
+        return false;
+    }
+    for (int i = 0; i < LOCK_TRIES; i++) {
+        if (flock(fd, LOCK_EX | LOCK_NB) == 0) {
+            return true;
+        }
+        if (errno != EWOULDBLOCK && errno != EINTR) {
+            return false;
+        }
+        nanosleep(&pause, NULL);
+    }
+    return false;
+}
+
+/* False: errno says why. */
 static bool append(const char *path, const wefti_door_reporter *reporter,
                    const char *text, size_t bytes)
 {
     char *table = NULL;
     size_t table_bytes = 0;
     const int fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644);
-    bool written = fd >= 0 && flock(fd, LOCK_EX) == 0 && put(fd, text, bytes);
-    if (written) {
+    if (fd < 0) {
+        return false;
+    }
+    const bool locked = lock_for_table(fd);
+    bool written = put(fd, text, bytes);
+    if (written && locked) {
         wefti_door_table_make(path, reporter, &table, &table_bytes);
         written = !table || put(fd, table, table_bytes);
     }
     const int error = errno;
     free(table);
-    if (fd >= 0) {
-        close(fd);
-    }
+    close(fd);
     errno = error;
     return written;
 }

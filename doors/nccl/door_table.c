@@ -23,7 +23,6 @@ typedef struct report_sums {
 
 typedef struct joined_reports {
     report_sums rows[WEFT_COLLECTIVE_COUNT + 1];
-    int ranks;
 } joined_reports;
 
 static int find_op(const char *name, size_t chars)
@@ -72,7 +71,6 @@ static void add_line(joined_reports *all, const char *line)
     static const char op[] = "{\"op\": \"";
     const char *place = after(line, "\"rank\": ");
     const int rank = place ? (int)strtol(place, NULL, 10) : -1;
-    all->ranks++;
     for (const char *at = after(line, op); at; at = after(at, op)) {
         const char *end = strchr(at, '}');
         const int what = find_op(at, strcspn(at, "\""));
@@ -80,32 +78,58 @@ static void add_line(joined_reports *all, const char *line)
     }
 }
 
-/* Lines of this communicator; a table has no rows. */
-static bool read_lines(const char *path, const wefti_door_reporter *reporter,
-                       joined_reports *all)
-{
+/* What the lines of a communicator have, and no others: a table has no rows. */
+typedef struct line_marks {
     char hash[40], carrier[40], nranks[40];
+} line_marks;
+
+static line_marks marks_of(const wefti_door_reporter *reporter)
+{
+    line_marks marks;
+    snprintf(marks.hash, sizeof(marks.hash), "\"hash\": \"%016" PRIx64 "\"",
+             reporter->hash);
+    snprintf(marks.carrier, sizeof(marks.carrier), "\"carrier\": \"%s\"",
+             reporter->carrier);
+    snprintf(marks.nranks, sizeof(marks.nranks), "\"nranks\": %d, \"rows\"",
+             reporter->nranks);
+    return marks;
+}
+
+/* How many of its lines the file has; they are added up if all is given. */
+static int read_lines(FILE *file, const line_marks *marks, joined_reports *all)
+{
     char *line = NULL;
     size_t room = 0;
+    int lines = 0;
+    while (getline(&line, &room, file) > 0) {
+        if (strstr(line, marks->hash) && strstr(line, marks->carrier) &&
+            strstr(line, marks->nranks)) {
+            lines++;
+            if (all) {
+                add_line(all, line);
+            }
+        }
+    }
+    free(line);
+    return lines;
+}
+
+/* False: not all have reported yet. Only the last need take lines apart. */
+static bool read_all(const char *path, const wefti_door_reporter *reporter,
+                     joined_reports *all)
+{
+    const line_marks marks = marks_of(reporter);
     FILE *file = fopen(path, "re");
     if (!file) {
         return false;
     }
-    snprintf(hash, sizeof(hash), "\"hash\": \"%016" PRIx64 "\"",
-             reporter->hash);
-    snprintf(carrier, sizeof(carrier), "\"carrier\": \"%s\"",
-             reporter->carrier);
-    snprintf(nranks, sizeof(nranks), "\"nranks\": %d, \"rows\"",
-             reporter->nranks);
-    while (getline(&line, &room, file) > 0) {
-        if (strstr(line, hash) && strstr(line, carrier) &&
-            strstr(line, nranks)) {
-            add_line(all, line);
-        }
+    const bool complete = read_lines(file, &marks, NULL) == reporter->nranks;
+    if (complete) {
+        rewind(file);
+        read_lines(file, &marks, all);
     }
-    free(line);
     fclose(file);
-    return all->ranks == reporter->nranks;
+    return complete;
 }
 
 /* What a rank has on the average; of n ranks all are told of, called or not. */
@@ -115,12 +139,12 @@ static double waiting_ms(const report_sums *row, int nranks)
                                : row->ms / nranks - row->least_ms;
 }
 
-static int64_t left_of(const report_sums *row,
-                       const wefti_door_reporter *reporter)
+static double left_of(const report_sums *row,
+                      const wefti_door_reporter *reporter)
 {
     return strcmp(reporter->carrier, "weft") == 0
                ? 0
-               : row->calls / reporter->nranks;
+               : (double)row->calls / reporter->nranks;
 }
 
 static const char *text_of(int what)
@@ -144,8 +168,8 @@ static void print(const joined_reports *all,
         const report_sums *row = &all->rows[what];
         if (row->ranks > 0) {
             wefti_log(WEFTI_LOG_ERROR, reporter->rank,
-                      "%-16s %10" PRId64 " %12.3f %10.3f %10.3f %8d %10" PRId64,
-                      text_of(what), row->calls / n,
+                      "%-16s %10.1f %12.3f %10.3f %10.3f %8d %10.1f",
+                      text_of(what), (double)row->calls / n,
                       (double)row->bytes / n / 1e6, row->ms / n,
                       waiting_ms(row, n), row->slowest, left_of(row, reporter));
         }
@@ -158,12 +182,12 @@ static void write_row(wefti_json *json, const report_sums *row, int what,
     const int n = reporter->nranks;
     wefti_json_object_open(json, NULL);
     wefti_json_text(json, "op", text_of(what));
-    wefti_json_int(json, "calls", row->calls / n);
-    wefti_json_int(json, "bytes", row->bytes / n);
+    wefti_json_real(json, "calls", (double)row->calls / n);
+    wefti_json_real(json, "bytes", (double)row->bytes / n);
     wefti_json_real(json, "time_ms", row->ms / n);
     wefti_json_real(json, "waiting_ms", waiting_ms(row, n));
     wefti_json_int(json, "slowest_rank", row->slowest);
-    wefti_json_int(json, "left", left_of(row, reporter));
+    wefti_json_real(json, "left", left_of(row, reporter));
     wefti_json_object_close(json);
 }
 
@@ -200,7 +224,7 @@ void wefti_door_table_make(const char *path,
     *bytes_out = 0;
     joined_reports *all = calloc(1, sizeof(*all));
     if (!all || !reporter->hash || reporter->nranks < 1 ||
-        !read_lines(path, reporter, all)) {
+        !read_all(path, reporter, all)) {
         free(all);
         return;
     }

@@ -13,7 +13,7 @@
  * them in the log, and as a line of JSON in text_out.
  *
  * path       lines of wefti_door_report_print, this rank's the last of its
- *            communicator's; nobody else writes meanwhile.
+ *            communicator's; nobody else makes a table meanwhile.
  * text_out   the line, to be freed; NULL: some have yet to come, or no memory.
  */
 void wefti_door_table_make(const char *path,

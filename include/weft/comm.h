@@ -89,8 +89,10 @@ void weft_cancel_destroy(weft_cancel *cancel);
  *                during the call. weft_comm_shrink_without has none.
  * idle           called again and again by a thread while it waits in an
  *                operation on the communicator or for its request, so that
- *                another library goes on meanwhile; with a sleep of up to 1 ms
- *                in between. It returns soon, and calls nothing of weft.
+ *                another library goes on meanwhile: every 0.1 ms or so while
+ *                data move, else with a sleep of up to 1 ms in between. Waits
+ *                that are over sooner may do without it. It returns soon, and
+ *                calls nothing of weft.
  * idle_context   handed to it; borrowed for the communicator's life.
  */
 typedef struct weft_comm_config {

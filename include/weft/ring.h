@@ -3,8 +3,8 @@
  * weft/ring.h - blocks of all ranks that come round while they are used: the
  * exchange of keys and values of ring attention, and of their gradients.
  *
- *   READ    own --> r-1's --> r-2's ...      what each rank gave, to be read
- *   CARRY   own --> r-1's --> ... --> own    a sum that every rank adds to
+ *   READ    own --> r-1's --> r-2's ...   what each rank gave, to be read
+ *   CARRY   r-1's --> r-2's ... --> own   sums, added to by all but their owner
  *
  *   weft_ring_post(ring, own, compute);
  *   while (weft_ring_next(ring, compute, &block, &owner) == WEFT_OK && block)
@@ -15,7 +15,9 @@
  * on the host: next queues waits and signals on the stream.
  *
  * A CARRY ring goes one block behind a READ ring of one way, in the same order
- * of owners; post both, in different queues, and call next on both in turn.
+ * of owners but without the first, who keeps what it would add to its own: post
+ * both, in different queues, and from the READ ring's second block on call next
+ * on both in turn.
  *
  * All ranks make the same calls in the same order.
  *
@@ -35,7 +37,14 @@ extern "C" {
 #endif
 #pragma GCC visibility push(default)
 
-/* weft_ring_kind - whether blocks are read as they come, or added to. */
+/*
+ * weft_ring_kind - whether blocks are read as they come, or added to.
+ *
+ * READ    every rank has all blocks, its own first.
+ * CARRY   every rank has all blocks but its own, and adds to them; its own
+ *         comes last, into own_block, as the sum of what the others have added.
+ *         What the owner would add it adds itself, after the round.
+ */
 typedef enum weft_ring_kind { WEFT_RING_READ, WEFT_RING_CARRY } weft_ring_kind;
 
 /*
@@ -97,8 +106,9 @@ void weft_ring_destroy(weft_ring *ring);
  * weft_ring_post - begin a round; the one before has come to its end.
  *
  * own_block   READ: this rank's, when compute comes here; read until the
- *             round's end. CARRY: gets the sum of what all ranks have added,
- *             by the round's end. Memory that comm takes.
+ *             round's end. CARRY: gets the sum of what all other ranks have
+ *             added, by the round's end; of a single rank it stays as it is.
+ *             Memory that comm takes.
  * compute     of the ring's device; NULL: the caller, here and now. The same
  *             in all calls of a round.
  *
@@ -116,7 +126,7 @@ WEFT_NODISCARD weft_status weft_ring_post(weft_ring *ring, void *own_block,
  *
  * block_out   NULL: the round is over, and own_block may be used again, or has
  *             the sum.
- * owner_out   whose it is. CARRY: the first is own_block's sum to be, whose
+ * owner_out   whose it is, of CARRY never this rank. CARRY: the first one's
  *             contents are undefined: write it; add to the others.
  *
  * Returns     OK | ERR_INVALID (no round is under way) | ERR_NO_MEMORY,

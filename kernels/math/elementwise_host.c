@@ -4,6 +4,7 @@
  */
 #include "kernels/math/elementwise.h"
 
+#include "base/small_float.h"
 #include "kernels/math/level.h"
 
 #include <string.h>
@@ -40,4 +41,22 @@ void WEFTI_LEVEL(add_rows)(real *dst, size_t dst_stride, const real *src,
     for (size_t row = 0; row < rows; row++)
         for (size_t i = 0; i < width; i++)
             dst[row * dst_stride + i] += src[row * src_stride + i];
+}
+
+void WEFTI_LEVEL(widen_rows)(real *restrict dst, const uint16_t *restrict src,
+                             size_t rows, size_t width, size_t stride)
+{
+    for (size_t row = 0; row < rows; row++)
+        for (size_t i = 0; i < width; i++)
+            dst[row * stride + i] =
+                (real)wefti_bf16_widen(src[row * stride + i]);
+}
+
+void WEFTI_LEVEL(narrow_rows)(uint16_t *restrict dst, const real *restrict src,
+                              size_t rows, size_t width, size_t stride)
+{
+    for (size_t row = 0; row < rows; row++)
+        for (size_t i = 0; i < width; i++)
+            dst[row * stride + i] =
+                wefti_bf16_narrow((float)src[row * stride + i]);
 }

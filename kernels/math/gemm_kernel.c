@@ -39,7 +39,7 @@ const char *wefti_gemm_get_kernel(bool bf16)
 
 void wefti_gemm_prepare(void)
 {
-    enum { SIDE = 64 };
+    enum { SIDE = 128 }; /* enough for a kernel of its own */
     static const real zeros[SIDE * SIDE];
     real product[SIDE * SIDE];
     for (unsigned layout = 0; layout < 4; layout++) {

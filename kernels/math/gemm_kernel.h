@@ -19,7 +19,7 @@ const char *wefti_gemm_get_kernel(bool bf16);
 /*
  * wefti_gemm_prepare - multiplies once in each layout, so that what the library
  * keeps for itself is there: of oneDNN its code and the kernels that it makes,
- * some 5 MB.
+ * some 6 MB.
  *
  * Threads   any.
  */

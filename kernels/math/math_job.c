@@ -15,10 +15,10 @@
 
 #include "base/check.h"
 #include "base/error.h"
-#include "base/small_float.h"
 #include "kernels/math/experts_bf16.h"
 #include "kernels/math/gemm_bf16.h"
 #include "kernels/math/math_host.h"
+#include "kernels/math/math_table.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -103,27 +103,6 @@ static wefti_math_use cut_use(const job *of, size_t i, size_t first,
     return part;
 }
 
-static void widen(real *wide, const uint16_t *narrow, const wefti_math_use *u)
-{
-    for (size_t row = 0; row < u->rows; row++) {
-        const size_t end = row * u->stride + u->width;
-        for (size_t at = row * u->stride; at < end; at++) {
-            wide[at] = (real)wefti_bf16_widen(narrow[at]);
-        }
-    }
-}
-
-static void narrow(uint16_t *narrowed, const real *wide,
-                   const wefti_math_use *u)
-{
-    for (size_t row = 0; row < u->rows; row++) {
-        const size_t end = row * u->stride + u->width;
-        for (size_t at = row * u->stride; at < end; at++) {
-            narrowed[at] = wefti_bf16_narrow((float)wide[at]);
-        }
-    }
-}
-
 /* units units from first on: bf16 is widened, computed, and rounded once. */
 static void run_piece(const job *of, size_t first, size_t units)
 {
@@ -145,13 +124,17 @@ static void run_piece(const job *of, size_t first, size_t units)
         set_pointer(&args, parts[i].place,
                     of->narrow[i] ? (void *)of->wide[i] : at[i]);
         if (of->narrow[i] && parts[i].reads) {
-            widen(of->wide[i], (const uint16_t *)at[i], &parts[i]);
+            wefti_math_get()->widen_rows(of->wide[i], (const uint16_t *)at[i],
+                                         parts[i].rows, parts[i].width,
+                                         parts[i].stride);
         }
     }
     wefti_math_host_run(of->op, &args, of->scratch);
     for (size_t i = 0; i < of->use_count; i++) {
         if (of->narrow[i] && parts[i].writes) {
-            narrow((uint16_t *)at[i], of->wide[i], &parts[i]);
+            wefti_math_get()->narrow_rows((uint16_t *)at[i], of->wide[i],
+                                          parts[i].rows, parts[i].width,
+                                          parts[i].stride);
         }
     }
 }

@@ -86,7 +86,8 @@ static weft_status attend(weft_stream *stream, const types *t,
 }
 
 static weft_status post_forward(weft_stream *stream, const types *t,
-                                const wefti_math_attention_forward *args)
+                                const wefti_math_attention_forward *args,
+                                bool once)
 {
     wefti_attention_call call = call_of(&args->shape);
     bool queued = false;
@@ -96,7 +97,7 @@ static weft_status post_forward(weft_stream *stream, const types *t,
     call.q = args->q;
     call.k = args->k;
     call.v = args->v;
-    if (!args->merge) {
+    if (!args->merge && !once) {
         status = attend(stream, t, &call, args->shape.causal_offset, &queued);
     }
     return status < 0 || queued
@@ -133,7 +134,7 @@ weft_status wefti_stream_attention_forward(weft_stream *stream, const tensor *o,
     }
     const wefti_math_attention_forward args = {o->at, lse->at, q->at, k->at,
                                                v->at, s,       merge};
-    return post_forward(stream, &t, &args);
+    return post_forward(stream, &t, &args, heads->once);
 }
 
 weft_status wefti_stream_attention_merge(weft_stream *stream, const tensor *o,
@@ -260,7 +261,7 @@ weft_status wefti_stream_attention_backward(
         dq->at, dk->at,  dv->at,    dout->at, q->at,     k->at,
         v->at,  lse->at, delta->at, s,        accumulate};
     bool queued = false;
-    if (o && o->dtype == WEFT_DTYPE_BF16 && !accumulate) {
+    if (o && o->dtype == WEFT_DTYPE_BF16 && !accumulate && !heads->once) {
         status = attend_backward(stream, &t, &args, o->at, &queued);
     }
     if (status == WEFT_OK && o && !queued) {

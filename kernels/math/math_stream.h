@@ -222,6 +222,8 @@ typedef struct wefti_math_heads {
     double scale;
     bool causal;
     int64_t causal_offset;
+    bool once; /* lengths that hardly come again: a library, which makes a plan
+                  for them, is not asked */
 } wefti_math_heads;
 
 /*

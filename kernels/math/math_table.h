@@ -66,6 +66,8 @@
     X(add)                                                                     \
     X(copy_rows)                                                               \
     X(add_rows)                                                                \
+    X(widen_rows)                                                              \
+    X(narrow_rows)                                                             \
     X(sumsq)
 
 typedef struct wefti_math {

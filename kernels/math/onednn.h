@@ -7,8 +7,9 @@
  * (docs/kernels.md), and knows processors that are newer than itself, which
  * OpenBLAS does not. Not with AVX2, where that has not been shown.
  *
- * bf16, where the processor multiplies that: a shape's kernel is made at its
- * first use (about 1 ms) and kept, the last WEFTI_ONEDNN_KEPT of them.
+ * bf16, where the processor multiplies that. Each of its shapes, and f32's with
+ * B alone transposed, has a kernel: made at its first use (about 1 ms) and
+ * kept, the last WEFTI_ONEDNN_KEPT of them.
  *
  * Source    oneDNN 2.6's interface in C, dnnl_sgemm and the matmul primitive.
  */

@@ -22,6 +22,7 @@ enum {
     WEFTI_DNNL_WEIGHTS = 33,
     WEFTI_DNNL_DST = 17,
     WEFTI_DNNL_IN_ORDER = 1,
+    WEFTI_DNNL_IMPLEMENTATION = 8,
     WEFTI_DNNL_DIMS = 12,
     WEFTI_DNNL_ISA_AVX512 = 0x27, /* its bits: AVX-512 of servers */
     WEFTI_DNNL_ISA_BF16 = 0xe7,   /* and products of bf16 */
@@ -55,6 +56,7 @@ typedef struct wefti_dnnl_arg {
     X(int, dnnl_engine_create, (void **engine, int kind, size_t index))        \
     X(int, dnnl_stream_create, (void **stream, void *engine, unsigned flags))  \
     X(int, dnnl_stream_wait, (void *stream))                                   \
+    X(int, dnnl_stream_destroy, (void *stream))                                \
     X(int, dnnl_memory_desc_init_by_strides,                                   \
       (wefti_dnnl_memory_desc * desc, int dims, const int64_t *extents,        \
        int type, const int64_t *strides))                                      \
@@ -74,6 +76,8 @@ typedef struct wefti_dnnl_arg {
       (void **primitive_desc, const void *desc, const void *attr,              \
        void *engine, const void *hint))                                        \
     X(int, dnnl_primitive_desc_destroy, (void *primitive_desc))                \
+    X(int, dnnl_primitive_desc_query,                                          \
+      (const void *primitive_desc, int what, int index, void *result))         \
     X(int, dnnl_primitive_create, (void **primitive, const void *desc))        \
     X(int, dnnl_primitive_destroy, (void *primitive))                          \
     X(int, dnnl_primitive_execute,                                             \

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * SwiGLU's gate. The sigmoid uses exp of minus the magnitude, which cannot
- * overflow.
+ * SwiGLU's gate. The sigmoid is 1 / (1 + 2^y), of y that is 128 at most: there
+ * it is below float's least normal number, and 0 as the power is an infinity.
  */
 #include "kernels/math/swiglu.h"
 
@@ -10,11 +10,9 @@
 
 static inline vec sigmoid(vec x)
 {
-    vec_bits negative = x < (vec){0};
-    vec e = vec_exp2(vec_select(negative, x, -x) * LOG2_E);
-    vec one = vec_splat(1);
+    vec kept = vec_max(vec_splat(-128), x * LOG2_E), one = vec_splat(1);
 
-    return vec_select(negative, e, one) / (e + one);
+    return one / (vec_exp2(-kept) + one);
 }
 
 void WEFTI_LEVEL(swiglu_forward)(real *out, const real *gate, const real *up,

@@ -4,9 +4,10 @@
  *
  * float: argument x = n + r with |r| <= 1/2, a polynomial in r, and 2^n made of
  * exponent bits. Within 1.5 units in the last place for results that are normal
- * numbers; smaller ones are 0, as for -INFINITY. x is at most 127; a NaN stays
- * one. Coefficients: weighted least squares of (2^r - 1) / r at 400 Chebyshev
- * points, relative error below 2e-8 before rounding.
+ * numbers; smaller ones are 0, as for -INFINITY. x is at most 128, where the
+ * result is infinite; a NaN stays one. Coefficients: weighted least squares of
+ * (2^r - 1) / r at 400 Chebyshev points, relative error below 2e-8 before
+ * rounding.
  *
  * double: the C library's, lane by lane; only tests use it.
  */

@@ -25,6 +25,15 @@ def cores():
     return len(os.sched_getaffinity(0))
 
 
+def host_ranks(spec):
+    """How many ranks each host has, of a right --net-emulate."""
+    hosts = spec.partition(",")[0]
+    if "x" in hosts:
+        nodes, ranks = hosts.split("x")
+        return [int(ranks)] * int(nodes)
+    return [int(ranks) for ranks in hosts.split("+")]
+
+
 @dataclasses.dataclass(frozen=True)
 class Job:
     """One process of one side: what it measures, and where."""
@@ -166,10 +175,9 @@ class OpenMpi(Peer):
         if job.hosts:
             # Each host takes the cores for its own: it must be told to yield.
             waits = ["--mca", "mpi_yield_when_idle", "1"] if shared else []
-            nodes = int(job.hosts.split("x")[0])
             return [*job.weft_run(False),
                     os.path.join(ROOT, "perf", "peers_host"), job.folder(),
-                    str(nodes), str(job.ranks // nodes),
+                    ",".join(map(str, host_ranks(job.hosts))),
                     shutil.which(self.launcher), *root, *waits,
                     *variant.flags, *exports, self.program(job.build), "-",
                     job.folder(), *job.measured()]
@@ -184,10 +192,9 @@ class Mpich(Peer):
         exports = [word for name, value in environment
                    for word in ("-genv", name, value)]
         if job.hosts:
-            nodes = int(job.hosts.split("x")[0])
             return [*job.weft_run(False),
                     os.path.join(ROOT, "perf", "peers_host"), job.folder(),
-                    str(nodes), str(job.ranks // nodes),
+                    ",".join(map(str, host_ranks(job.hosts))),
                     shutil.which(self.launcher), *variant.flags, *exports,
                     self.program(job.build), "-", job.folder(),
                     *job.measured()]

@@ -72,12 +72,17 @@ def list_of(read, everything=None):
 
 
 def read_hosts(text):
-    if not re.fullmatch(r"[1-9]\d{0,2}x[1-9]\d{0,2}(,\d+[kmg]bit)?", text):
+    """As weft-run reads it: ranks of hosts that are alike or not, and links."""
+    spec, _, links = text.partition(",")
+    rate = r"\d+[kmg]bit"
+    if not (re.fullmatch(r"[1-9]\d{0,2}x[1-9]\d{0,2}", spec) or
+            re.fullmatch(r"[1-9]\d{0,2}(\+[1-9]\d{0,2})+", spec)) or (
+                "," in text and not re.fullmatch(rf"{rate}(\+{rate})*", links)):
         raise argparse.ArgumentTypeError(
-            f"{text!r}: allowed is NODESxRANKS, then perhaps a comma and a "
-            "rate in kbit, mbit or gbit: 2x1,1gbit")
-    nodes, ranks = text.split(",")[0].split("x")
-    if not 2 <= int(nodes) * int(ranks) <= RANKS_MOST:
+            f"{text!r}: allowed is NODESxRANKS, or the ranks of each node, "
+            "then perhaps a comma and the rate of each rail in kbit, mbit or "
+            "gbit: 2x1,1gbit or 3+1,1gbit+400mbit")
+    if not 2 <= sum(catalog.host_ranks(text)) <= RANKS_MOST:
         raise argparse.ArgumentTypeError(
             f"{text!r}: allowed are 2 to {RANKS_MOST} ranks in all")
     return text
@@ -104,8 +109,8 @@ def make_parser(description):
         + " ".join(catalog.DOORS) + ". Its peer is the same MPI without; "
         "--peers names the way that both are run, else the one of that name")
     add("--net-emulate", type=read_hosts, metavar="SPEC",
-        help="NODESxRANKS[,RATE] as of weft-run, on emulated hosts; sets "
-        "--ranks")
+        help="as of weft-run, on emulated hosts: 2x2,1gbit, 3+1 or "
+        "4x1,1gbit+400mbit; sets --ranks")
     add("--rounds", type=whole(1, 1000), default=15, metavar="N",
         help="pairs of one mode wanted at each point; up to three times as "
         "many rounds are made for them (15)")
@@ -128,8 +133,7 @@ def make_parser(description):
 def read(description, arguments):
     options = make_parser(description).parse_args(arguments)
     if options.net_emulate:
-        nodes, ranks = options.net_emulate.split(",")[0].split("x")
-        options.ranks = [int(nodes) * int(ranks)]
+        options.ranks = [sum(catalog.host_ranks(options.net_emulate))]
     if options.door and options.weft:
         make_parser(description).error(
             "argument --weft: --door runs no weft-perf, whose flags they are")

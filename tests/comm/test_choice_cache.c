@@ -111,6 +111,15 @@ static const size_t *draw_parts(walk *w)
     return which < 3 ? w->parts[which] : NULL;
 }
 
+static size_t pattern_count(void)
+{
+    size_t count = 0;
+    while (wefti_patterns[count]) {
+        count++;
+    }
+    return count;
+}
+
 static void change(walk *w, property what)
 {
     switch (what) {
@@ -146,7 +155,7 @@ static void change(walk *w, property what)
         break;
     default:
         w->tuning.allowed[w->op.collective] =
-            draw(w, 2) ? 0 : (wefti_algorithms)(1U << draw(w, 8));
+            draw(w, 2) ? 0 : (wefti_algorithms)(1U << draw(w, pattern_count()));
         break;
     }
 }
@@ -169,16 +178,16 @@ static int go(walk *w, wefti_choice_cache *cache, int steps)
     return wrong;
 }
 
-/* nest_out: of pairs, where hosts have several. */
-static wefti_grouping *make_hosts(int hosts, int locals, wefti_nest **nest_out)
+/* The last host may have fewer. nest_out: of pairs, where hosts have several.
+ */
+static wefti_grouping *make_hosts(int nranks, int locals, wefti_nest **nest_out)
 {
     int firsts[2][RANKS_MOST];
     const int *const levels[] = {firsts[0], firsts[1]};
-    const int nranks = hosts * locals;
     wefti_grouping *grouping;
     for (int rank = 0; rank < nranks; rank++) {
-        firsts[0][rank] = rank / 2 * 2;
         firsts[1][rank] = rank / locals * locals;
+        firsts[0][rank] = rank - (rank - firsts[1][rank]) % 2;
     }
     assert_true(wefti_grouping_create(firsts[1], nranks, &grouping));
     *nest_out = NULL;
@@ -189,19 +198,19 @@ static wefti_grouping *make_hosts(int hosts, int locals, wefti_nest **nest_out)
     return grouping;
 }
 
-static void walk_on(int hosts, int locals, bool flat, uint32_t chunk_bytes,
+static void walk_on(int nranks, int locals, bool flat, uint32_t chunk_bytes,
                     long differed[PROPERTY_COUNT])
 {
     static walk w;
     wefti_nest *nest;
-    wefti_grouping *grouping = make_hosts(hosts, locals, &nest);
+    wefti_grouping *grouping = make_hosts(nranks, locals, &nest);
     wefti_choice_cache *cache = wefti_choice_cache_create();
     assert_non_null(cache);
     w = (walk){.scope = {.tuning = &w.tuning,
-                         .nranks = hosts * locals,
+                         .nranks = nranks,
                          .grouping = grouping,
                          .nest = nest,
-                         .apart = hosts > 1 && locals == 1},
+                         .apart = nranks > 1 && locals == 1},
                .tuning = {.sum_flat = flat, .chunk_bytes = chunk_bytes},
                .op = {.dtype = WEFT_DTYPE_F32},
                .seed = random_seed()};
@@ -216,8 +225,9 @@ static void walk_on(int hosts, int locals, bool flat, uint32_t chunk_bytes,
 
 static void test_choice_from_cache_is_the_choice(void **state)
 {
-    static const int scenes[][2] = {{1, 1}, {1, 2}, {1, 8}, {2, 1},
-                                    {2, 2}, {4, 4}, {8, 1}};
+    /* Ranks, and those of a host. */
+    static const int scenes[][2] = {{1, 1}, {2, 2},  {8, 8}, {2, 1},
+                                    {4, 2}, {16, 4}, {8, 1}, {8, 5}};
     long differed[PROPERTY_COUNT] = {0};
     (void)state;
     for (size_t i = 0; i < WEFTI_COUNT_OF(scenes); i++) {
@@ -249,7 +259,7 @@ static void test_choice_of_many_threads_from_one_cache(void **state)
     static worker workers[THREADS];
     const uint64_t seed = random_seed();
     wefti_nest *nest;
-    wefti_grouping *grouping = make_hosts(2, 2, &nest);
+    wefti_grouping *grouping = make_hosts(4, 2, &nest);
     wefti_choice_cache *cache = wefti_choice_cache_create();
     (void)state;
     assert_non_null(cache);

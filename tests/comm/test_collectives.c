@@ -8,9 +8,8 @@
  *
  * Method: one table says who has parts for whom; from it come the buffers, the
  * call and the expected image of the whole receive room, gaps and guards
- * included. Values are small integers as their type holds them and change with
- * every operation; what they give reduced says the kernels' reference.
- * Argument: threads, processes or shadow.
+ * included. Values are small integers, others in every operation; the kernels'
+ * reference reduces them. Argument: threads, processes or shadow.
  */
 #include "tests/comm/part_values.h"
 #include "tests/comm/spread.h"
@@ -565,14 +564,15 @@ static void test_collectives_default_choice_exact(void **state)
     assert_int_equal(run_worlds(), 0);
 }
 
-/* Many messages of everything, none in one shot; remote, also in two hops. */
+/* Many messages, none in one shot; in two hops and along trees where it can. */
 static void test_collectives_small_chunks_exact(void **state)
 {
     (void)state;
     setenv("WEFT_ALGO",
-           is_remote ? "alltoall:two_hop/pairwise,alltoallv:two_hop/pairwise,"
-                       "gather:pairwise,scatter:pairwise"
-                     : "alltoall:pairwise,gather:pairwise,scatter:pairwise",
+           !is_remote && strcmp(mode, "threads") == 0
+               ? "alltoall:pairwise,gather:pairwise,scatter:pairwise"
+               : "alltoall:two_hop/pairwise,alltoallv:two_hop/pairwise,"
+                 "gather:binomial,scatter:binomial",
            1);
     char bytes[32];
     snprintf(bytes, sizeof(bytes), "%zu", chunk_bytes);

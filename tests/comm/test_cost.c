@@ -36,7 +36,8 @@ static const weft_collective collectives[] = {
 static const weft_collective compared[] = {
     WEFT_COLLECTIVE_ALLREDUCE,     WEFT_COLLECTIVE_REDUCE,
     WEFT_COLLECTIVE_REDUCESCATTER, WEFT_COLLECTIVE_ALLGATHER,
-    WEFT_COLLECTIVE_BROADCAST,     WEFT_COLLECTIVE_ALLTOALL};
+    WEFT_COLLECTIVE_BROADCAST,     WEFT_COLLECTIVE_ALLTOALL,
+    WEFT_COLLECTIVE_GATHER,        WEFT_COLLECTIVE_SCATTER};
 
 /* So many hosts of so many ranks; groupings are freed by the caller. */
 static wefti_grouping *make_hosts(int hosts, int locals)
@@ -323,6 +324,16 @@ static void test_choice_among_many_hosts_few_messages(void **state)
     expect(64, 8, WEFT_COLLECTIVE_ALLREDUCE, 8 << 10, "tree");
     expect(64, 1, WEFT_COLLECTIVE_ALLREDUCE, 8 << 10, "tree");
     expect(64, 8, WEFT_COLLECTIVE_BROADCAST, 8 << 10, "tree");
+    for (int scatter = 0; scatter < 2; scatter++) { /* bytes of all parts */
+        weft_collective rooted =
+            scatter ? WEFT_COLLECTIVE_SCATTER : WEFT_COLLECTIVE_GATHER;
+        expect(64, 8, rooted, 512 * 4, "binomial");
+        expect(64, 8, rooted, 512 * 256, "binomial");
+        expect(64, 1, rooted, 64 * 64, "binomial");
+        expect(1, 8, rooted, 8 << 20, "pairwise"); /* copies cost more */
+        expect(2, 2, rooted, 4 << 20, "pairwise");
+        expect(1, 8, rooted, 64, "oneshot");
+    }
 }
 
 /* bytes of a part: fewer messages while copying costs less, and where ranks

@@ -213,7 +213,8 @@ static size_t check_hosts(weft_collective collective, const int *hosts,
                              SIM_ORDERS,
                     .seed = drawn};
                 checked += check_traffic(what);
-                checked += root == 0 ? check_flat_patterns(what) : 0;
+                bool trees = wefti_pattern_binomial.supports(&what.problem);
+                checked += root == 0 || trees ? check_flat_patterns(what) : 0;
             }
         }
     }

@@ -258,7 +258,8 @@ static size_t compare_lists(const wefti_pattern *pattern,
     return compared;
 }
 
-/* Shares are whole lines of 16 elements, so counts are such that they are. */
+/* Shares are whole lines of 16 elements, so counts are such that they are; and
+ * a binomial tree's parts of a chunk those of 1, 2 or 4 ranks. */
 static void test_every_pattern_of_huge_counts_is_the_small_one(void **state)
 {
     static const size_t chunks[] = {7, 64, 1000, 100000};
@@ -270,6 +271,9 @@ static void test_every_pattern_of_huge_counts_is_the_small_one(void **state)
                 .problem = {.collective = (weft_collective)(c / 24),
                             .nranks = 1 + c % 6}};
             size_t before = compared, chunk = chunks[c / 6 % 4];
+            if (wefti_patterns[i] == &wefti_pattern_binomial && chunk == 7) {
+                chunk = 8;
+            }
             if (wefti_patterns[i]->in_entries ||
                 !wefti_patterns[i]->supports(&small.problem)) {
                 continue;

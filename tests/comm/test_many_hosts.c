@@ -63,6 +63,10 @@ static void walk_least(const wefti_problem *problem, const size_t *counts,
                              least_elems(problem, counts, hosts));
         }
     }
+    if (wefti_pattern_binomial.supports(problem)) { /* passes parts on */
+        assert_true(pattern_walk(&wefti_pattern_binomial, *problem) >=
+                    least_elems(problem, counts, hosts));
+    }
 }
 
 /* count: of each rank's part. */

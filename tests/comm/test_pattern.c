@@ -372,6 +372,26 @@ static void test_step_at_4096_ranks_messages_match(void **state)
     }
 }
 
+/* Of one message a child, of several rounds, and of chunks that have fewer
+ * elements than there are ranks, or one. */
+static void test_step_of_rooted_trees_at_4096_ranks_messages_match(void **state)
+{
+    (void)state;
+    static const size_t chunks[] = {8192, 8191, 100, 1};
+    for (size_t c = 0; c < WEFTI_COUNT_OF(chunks); c++) {
+        for (int scatter = 0; scatter < 2; scatter++) {
+            wefti_problem problem = {.collective = scatter
+                                                       ? WEFT_COLLECTIVE_SCATTER
+                                                       : WEFT_COLLECTIVE_GATHER,
+                                     .nranks = 4096,
+                                     .root = 1234,
+                                     .count = chunks[c] > 1 ? 7 : 1,
+                                     .chunk_elems = chunks[c]};
+            (void)pattern_walk(&wefti_pattern_binomial, problem);
+        }
+    }
+}
+
 /* Several chunks a part, uneven parts; roots in the middle. */
 static void test_step_at_many_ranks_messages_match(void **state)
 {
@@ -479,6 +499,8 @@ int main(void)
         cmocka_unit_test(test_sums_any_pattern_and_chunk_same_bits),
         cmocka_unit_test(test_share_any_count_deals_out_all),
         cmocka_unit_test(test_step_at_4096_ranks_messages_match),
+        cmocka_unit_test(
+            test_step_of_rooted_trees_at_4096_ranks_messages_match),
         cmocka_unit_test(test_step_at_many_ranks_messages_match),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -7,7 +7,8 @@
  *         memory as it says (WEFT_DOMAIN).
  * Method  worlds of processes that work and shrink until the parent says stop;
  *         it kills, stops and continues them at random moments (seed printed).
- *         Each survivor checks its communicator by a sum over world ranks.
+ *         Each survivor checks its communicator by a sum over world ranks, and
+ *         by its rank, which goes to rank 0 and back.
  */
 #include "base/clock.h"
 #include "tests/comm/world.h"
@@ -65,6 +66,8 @@ static void await(_Atomic int *value, int least)
 static weft_status work(weft_comm *comm, int *wrong)
 {
     static float large[1 << 14];
+    int32_t own = weft_comm_get_rank(comm), back = -1, ranks[RANKS];
+    int32_t *all = own == 0 ? ranks : NULL;
     int32_t count = 1, stop = weft_comm_get_rank(comm) == 0
                                   ? atomic_load(&arena->finish)
                                   : 0;
@@ -78,7 +81,13 @@ static weft_status work(weft_comm *comm, int *wrong)
         status = weft_broadcast(&stop, &stop, 1, WEFT_DTYPE_I32, 0, comm, NULL);
     }
     if (status == WEFT_OK) {
-        *wrong += count != weft_comm_get_nranks(comm);
+        status = weft_gather(&own, all, 1, WEFT_DTYPE_I32, 0, comm, NULL);
+    }
+    if (status == WEFT_OK) {
+        status = weft_scatter(all, &back, 1, WEFT_DTYPE_I32, 0, comm, NULL);
+    }
+    if (status == WEFT_OK) {
+        *wrong += count != weft_comm_get_nranks(comm) || back != own;
     }
     return status == WEFT_OK && stop ? WEFT_INPROGRESS : status;
 }

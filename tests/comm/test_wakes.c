@@ -3,7 +3,9 @@
  * Goal: on a core of its own, with the other rank behind a network, a rank's
  * progress thread is woken neither by an operation that its stream comes to nor
  * by the next post, and what a rank waits for is known as far as that can be.
- * Of several ranks on a core, with one memory, none keeps it long in waiting.
+ * Of several ranks on a core, with one memory, none keeps it long in waiting,
+ * and what a caller has to keep going besides is left alone by waits that are
+ * short, but not while much moves.
  *
  * Method: two ranks on one core that share no memory. Round by round a stream
  * stands at a gate before an all-gather, and goes on when this thread raises
@@ -30,6 +32,8 @@
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 enum {
     NRANKS = 2,
@@ -255,6 +259,70 @@ static int ask_how_long(weft_comm *comm, void *context)
                        : CHECK(awake_ns <= 100000) + CHECK(awake_ns > 10000);
 }
 
+static void count_call(void *context)
+{
+    atomic_fetch_add((_Atomic uint64_t *)context, 1);
+}
+
+/* Those of this thread; in libc's place, for what is linked in here. */
+static _Thread_local uint64_t yields;
+
+int sched_yield(void)
+{
+    yields++;
+    return (int)syscall(SYS_sched_yield);
+}
+
+/* A rank that does nothing else but pass on what moves keeps idle going. */
+static int move_much(weft_comm *comm, _Atomic uint64_t *calls)
+{
+    enum { BYTES = 32 << 20, CALLS = 4 }; /* takes 25 ms */
+    unsigned char *data = calloc(1, BYTES);
+    int failures = CHECK(data);
+    atomic_store(calls, 0);
+    failures +=
+        MUST(weft_broadcast(data, data, BYTES, WEFT_DTYPE_U8, 0, comm, NULL));
+    failures += CHECK(atomic_load(calls) >= CALLS);
+    free(data);
+    return failures;
+}
+
+/* Barriers of two ranks on a core, which end with the first yield or two; and
+ * one that rank 1 comes to when rank 0's wait has kept idle going. Of waits in
+ * which others have had the core nothing can be said. */
+static int keep_going(weft_comm *world, void *context)
+{
+    enum { BARRIERS = 400, SHORT_NS = 100000, SHORT_YIELDS = 8 };
+    static _Atomic uint64_t calls_of[NRANKS];
+    const int rank = weft_comm_get_rank(world);
+    _Atomic uint64_t *calls = &calls_of[rank];
+    size_t shorts = 0, seen = 0;
+    weft_comm *comm;
+    const weft_comm_config config = {.size_bytes = sizeof(config),
+                                     .idle = count_call,
+                                     .idle_context = calls};
+    (void)context;
+    int failures = MUST(weft_comm_split(world, 0, 0, &config, &comm));
+    for (int i = 0; i < BARRIERS && failures == 0; i++) {
+        const uint64_t before = atomic_load(calls), yielded = yields;
+        const int64_t from_ns = wefti_clock_ns();
+        failures += MUST(weft_barrier(comm, NULL));
+        if (wefti_clock_ns() - from_ns < SHORT_NS &&
+            yields - yielded <= SHORT_YIELDS) {
+            shorts++;
+            seen += atomic_load(calls) > before;
+        }
+    }
+    failures += CHECK(4 * seen <= shorts);
+    failures += move_much(comm, calls);
+    failures += MUST(weft_barrier(comm, NULL));
+    const uint64_t before = atomic_load(&calls_of[0]);
+    failures += CHECK(rank == 0 || await(&calls_of[0], before + 3));
+    failures += MUST(weft_barrier(comm, NULL));
+    weft_comm_destroy(comm);
+    return failures;
+}
+
 static void run_ranks(int nranks, world_rank_call call)
 {
     _Atomic uint64_t looked = 0;
@@ -314,6 +382,14 @@ static void test_wakes_crowded_ranks_sleep_soon(void **state)
     setenv("WEFT_DOMAIN", "a,b", 1);
 }
 
+static void test_wakes_short_waits_keep_nothing_else_going(void **state)
+{
+    (void)state;
+    setenv("WEFT_DOMAIN", "a,a", 1);
+    run_ranks(NRANKS, keep_going);
+    setenv("WEFT_DOMAIN", "a,b", 1);
+}
+
 /* The first that this process may run on. */
 static bool keep_to_one_core(void)
 {
@@ -337,7 +413,8 @@ int main(void)
         cmocka_unit_test(test_wakes_nobody_beside_a_caller_that_waits),
         cmocka_unit_test(test_wakes_messages_count_until_a_chunk_shows),
         cmocka_unit_test(test_wakes_message_behind_own_stream_is_known),
-        cmocka_unit_test(test_wakes_crowded_ranks_sleep_soon)};
+        cmocka_unit_test(test_wakes_crowded_ranks_sleep_soon),
+        cmocka_unit_test(test_wakes_short_waits_keep_nothing_else_going)};
     setenv("WEFT_DOMAIN", "a,b", 1);
     setenv("WEFT_TIMEOUT_MS", "20000", 1);
     return keep_to_one_core() ? cmocka_run_group_tests(tests, NULL, NULL) : 1;

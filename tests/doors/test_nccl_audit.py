@@ -46,6 +46,16 @@ class Audit(unittest.TestCase):
             self.versions(LD_AUDIT=os.path.basename(AUDIT),
                           LD_LIBRARY_PATH=os.path.dirname(AUDIT)), [WEFT, WEFT])
 
+    def test_weft_is_found_from_another_folder(self):
+        code = ("import ctypes, os; os.chdir('/'); version = ctypes.c_int();"
+                "ctypes.CDLL('libnccl.so.2').ncclGetVersion("
+                "ctypes.byref(version)); print(version.value)")
+        done = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True,
+            timeout=60, check=False, cwd=os.path.dirname(AUDIT),
+            env=dict(os.environ, LD_AUDIT="./" + os.path.basename(AUDIT)))
+        self.assertEqual((done.stdout, done.stderr), (WEFT + "\n", ""))
+
     def test_a_path_stays_what_it_is(self):
         self.assertEqual(self.versions(STAND_IN, LD_AUDIT=AUDIT),
                          [WEFT, WEFT, OTHER])

@@ -11,12 +11,14 @@
 #include "tests/doors/profiler_driver.h"
 
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -313,6 +315,73 @@ static void test_a_file_gets_a_line_for_each_communicator(void **state)
     unlink(path);
 }
 
+/* A communicator of two, the second of which has twice the operations. */
+static void drive_two(int version)
+{
+    for (int rank = 0; rank < 2; rank++) {
+        profiler_driver it = driver_open(library, version, "two", 2, rank);
+        for (int i = 0; i <= rank; i++) {
+            driver_stop(&it, driver_coll(&it, 4, "AllReduce", 1));
+        }
+        driver_finalize(&it);
+    }
+}
+
+/* What a report that goes to fd writes there, of what fits into a pipe. */
+static void report_to(int fd, int read_fd, char *text_out, size_t text_bytes)
+{
+    char path[40];
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+    setenv("WEFT_NCCL_REPORT", path, 1);
+    free(driver_logged(drive_two, 5));
+    unsetenv("WEFT_NCCL_REPORT");
+    const ssize_t bytes = read(read_fd, text_out, text_bytes - 1);
+    assert_true(bytes > 0);
+    text_out[bytes] = '\0';
+}
+
+static void test_a_table_has_the_mean_of_the_ranks(void **state)
+{
+    char text[4096];
+    FILE *file = tmpfile();
+    (void)state;
+    assert_non_null(file);
+    report_to(fileno(file), fileno(file), text, sizeof(text));
+    assert_says(text, "\"table\": [{\"op\": \"all_reduce\", \"calls\": 1.5, "
+                      "\"bytes\": 6,");
+    assert_says(text, "\"left\": 1.5}");
+    fclose(file);
+}
+
+static void test_a_pipe_gets_the_lines_alone(void **state)
+{
+    char text[4096];
+    int ends[2];
+    (void)state;
+    assert_int_equal(pipe(ends), 0);
+    report_to(ends[1], ends[0], text, sizeof(text));
+    assert_says(text, "\"rank\": 0, \"nranks\": 2");
+    assert_says(text, "\"rank\": 1, \"nranks\": 2");
+    assert_null(strstr(text, "\"table\""));
+    close(ends[0]);
+    close(ends[1]);
+}
+
+static void test_a_file_that_stays_locked_gets_the_lines_alone(void **state)
+{
+    char text[4096], path[] = "/tmp/weft_profiler_XXXXXX";
+    const int fd = mkstemp(path), other = open(path, O_RDONLY | O_CLOEXEC);
+    (void)state;
+    assert_true(fd >= 0 && other >= 0);
+    assert_int_equal(flock(other, LOCK_EX), 0);
+    report_to(fd, fd, text, sizeof(text));
+    assert_says(text, "\"rank\": 1, \"nranks\": 2");
+    assert_null(strstr(text, "\"table\""));
+    close(other);
+    close(fd);
+    unlink(path);
+}
+
 static void open_and_finalize(int version)
 {
     profiler_driver it = driver_open(library, version, "mine", 4, 3);
@@ -363,6 +432,9 @@ int main(void)
         TEST(test_more_than_are_remembered_all_count),
         TEST(test_threads_and_communicators_are_kept_apart),
         TEST(test_a_file_gets_a_line_for_each_communicator),
+        TEST(test_a_table_has_the_mean_of_the_ranks),
+        TEST(test_a_pipe_gets_the_lines_alone),
+        TEST(test_a_file_that_stays_locked_gets_the_lines_alone),
         TEST(test_nothing_is_asked_for_where_no_report_is_wanted),
         TEST(test_a_file_that_cannot_be_written_is_named)};
     unsetenv("WEFT_NCCL_REPORT");

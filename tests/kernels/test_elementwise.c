@@ -2,9 +2,11 @@
 /*
  * Goal     fill, scale and add do their one operation on exactly the range
  *          given, at any length and alignment, in place too; copies and sums of
- *          rows leave what lies between rows as it was.
+ *          rows leave what lies between rows as it was, and so do rows of
+ *          bf16, rounded once.
  * Method   Lengths 0 to 100 from unaligned starts, bit for bit, with guards.
  */
+#include "base/small_float.h"
 #include "tests/kernels/math_check.h"
 
 enum { MOST = 100 };
@@ -83,10 +85,65 @@ static void test_elementwise_rows_leave_gaps_alone(void **state)
         one_width(math, &random, width);
 }
 
+/* Values whose rounding is not plain, among random ones. */
+static void fill_values(check_random *random, real *values, size_t elems)
+{
+    static const uint32_t special[] = {
+        0x7fc00001, 0xff800001, 0x7f800000, 0xff800000, 0x7f7fffff, 0x3f808000,
+        0x3f818000, 0x3f80ffff, 0x80000001, 0x00018000, 0x00000000, 0x80000000};
+    const size_t specials = sizeof(special) / sizeof(special[0]);
+
+    for (size_t i = 0; i < elems; i++)
+        values[i] = i % 3 == 0
+                        ? (real)wefti_f32_of_bits(special[i / 3 % specials])
+                        : (real)check_uniform(random, -4, 4);
+}
+
+static void one_bf16_width(const wefti_math *math, check_random *random,
+                           size_t width)
+{
+    enum { ROWS = 3, UNTOUCHED = 0x5a5a };
+    const size_t step = width + 2;
+    real *from = check_alloc(ROWS * step), *to = check_alloc(ROWS * step);
+    uint16_t *narrow = malloc(ROWS * step * sizeof(*narrow));
+
+    assert_non_null(narrow);
+    fill_values(random, from, ROWS * step);
+    for (size_t i = 0; i < ROWS * step; i++)
+        narrow[i] = UNTOUCHED;
+    math->narrow_rows(narrow, from, ROWS, width, step);
+    math->widen_rows(to, narrow, ROWS, width, step);
+    for (size_t i = 0; i < ROWS * step; i++) {
+        if (i % step >= width) {
+            assert_int_equal(narrow[i], UNTOUCHED);
+            assert_true(isnan(to[i]));
+            continue;
+        }
+        const real wanted = (real)wefti_bf16_widen(narrow[i]);
+        assert_int_equal(narrow[i], wefti_bf16_narrow((float)from[i]));
+        check_same_bits(&to[i], &wanted, 1);
+    }
+    free(from);
+    free(to);
+    free(narrow);
+}
+
+static void test_elementwise_bf16_rounds_once_and_leaves_gaps(void **state)
+{
+    check_random random = check_seed();
+    const wefti_math *math;
+
+    (void)state;
+    FOR_EACH_LEVEL(math)
+    for (size_t width = 0; width <= MOST; width++)
+        one_bf16_width(math, &random, width);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_elementwise_rows_leave_gaps_alone),
+        cmocka_unit_test(test_elementwise_bf16_rounds_once_and_leaves_gaps),
         cmocka_unit_test(test_elementwise_any_length_touches_its_range_only),
     };
 

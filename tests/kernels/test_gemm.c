@@ -12,7 +12,12 @@
 #include <pthread.h>
 #include <string.h>
 
-enum { M = 13, N = 37, K = 29, PAD = 3 };
+typedef struct extents {
+    size_t m, n, k, pad; /* behind each row */
+} extents;
+
+/* Odd ones, and what a kernel of its own is made for, with B transposed. */
+static const extents odd = {13, 37, 29, 3}, large = {64, 130, 127, 0};
 
 static real at(const real *x, size_t stride, bool transpose, size_t row,
                size_t column)
@@ -20,23 +25,26 @@ static real at(const real *x, size_t stride, bool transpose, size_t row,
     return transpose ? x[column * stride + row] : x[row * stride + column];
 }
 
-static void one_product(const wefti_math *math, check_random *random, bool ta,
-                        bool tb, real alpha, real beta)
+static void one_product(const wefti_math *math, check_random *random,
+                        const extents *of, bool ta, bool tb, real alpha,
+                        real beta)
 {
-    size_t lda = (ta ? M : K) + PAD, ldb = (tb ? K : N) + PAD, ldc = N + PAD;
-    real *a = check_alloc_random(random, (ta ? K : M) * lda, 1);
-    real *b = check_alloc_random(random, (tb ? N : K) * ldb, 1);
-    real *c = check_alloc_random(random, M * ldc, 1);
-    real *before = check_alloc_copy(c, M * ldc);
+    size_t lda = (ta ? of->m : of->k) + of->pad;
+    size_t ldb = (tb ? of->k : of->n) + of->pad, ldc = of->n + of->pad;
+    real *a = check_alloc_random(random, (ta ? of->k : of->m) * lda, 1);
+    real *b = check_alloc_random(random, (tb ? of->n : of->k) * ldb, 1);
+    real *c = check_alloc_random(random, of->m * ldc, 1);
+    real *before = check_alloc_copy(c, of->m * ldc);
 
     if (beta == 0)
-        check_poison(c, M * ldc);
-    math->gemm(ta, tb, M, N, K, alpha, a, lda, b, ldb, beta, c, ldc);
-    for (size_t i = 0; i < M; i++)
-        for (size_t j = 0; j < N; j++) {
+        check_poison(c, of->m * ldc);
+    math->gemm(ta, tb, of->m, of->n, of->k, alpha, a, lda, b, ldb, beta, c,
+               ldc);
+    for (size_t i = 0; i < of->m; i++)
+        for (size_t j = 0; j < of->n; j++) {
             double sum = 0, size = 1;
 
-            for (size_t k = 0; k < K; k++) {
+            for (size_t k = 0; k < of->k; k++) {
                 double term =
                     (double)at(a, lda, ta, i, k) * (double)at(b, ldb, tb, k, j);
 
@@ -47,12 +55,13 @@ static void one_product(const wefti_math *math, check_random *random, bool ta,
             if (beta != 0)
                 sum += (double)beta * (double)before[i * ldc + j];
             check_near(c[i * ldc + j], sum,
-                       size * 2 * K * (double)WEFTI_REAL_EPSILON, "c",
-                       i * ldc + j);
+                       size * 2 * (double)of->k * (double)WEFTI_REAL_EPSILON,
+                       "c", i * ldc + j);
         }
     if (beta != 0)
-        for (size_t i = 0; i < M; i++)
-            check_same_bits(c + i * ldc + N, before + i * ldc + N, PAD);
+        for (size_t i = 0; i < of->m; i++)
+            check_same_bits(c + i * ldc + of->n, before + i * ldc + of->n,
+                            of->pad);
     free(a);
     free(b);
     free(c);
@@ -66,9 +75,11 @@ static void test_gemm_all_transposes_match_double_sum(void **state)
 
     (void)state;
     FOR_EACH_LEVEL(math)
-    for (int op = 0; op < 4; op++) {
-        one_product(math, &random, op & 1, op & 2, 1, 0);
-        one_product(math, &random, op & 1, op & 2, WEFTI_REAL(0.5),
+    for (int op = 0; op < 8; op++) {
+        const extents *of = op & 4 ? &large : &odd;
+
+        one_product(math, &random, of, op & 1, op & 2, 1, 0);
+        one_product(math, &random, of, op & 1, op & 2, WEFTI_REAL(0.5),
                     WEFTI_REAL(-1.5));
     }
 }
@@ -90,36 +101,50 @@ static void test_gemm_empty_inner_extent_scales_c(void **state)
 }
 
 /* Where arrays lie must not count: ranks have them at other places. */
-static void test_gemm_bits_do_not_depend_on_places(void **state)
+static void move_arrays(const wefti_math *math, check_random *random,
+                        const extents *of)
 {
     enum { PLACES = 16 };
-    check_random random = check_seed();
-    real *a = check_alloc_random(&random, M * K + PLACES, 1);
-    real *b = check_alloc_random(&random, K * N + PLACES, 1);
-    real *c = check_alloc_random(&random, M * N + PLACES, 1);
-    real *moved_a = check_alloc_copy(a, M * K + PLACES);
-    real *moved_b = check_alloc_copy(b, K * N + PLACES);
-    real wanted[M * N];
-    const wefti_math *math;
+    const size_t a_elems = of->m * of->k, b_elems = of->k * of->n;
+    real *a = check_alloc_random(random, a_elems, 1);
+    real *b = check_alloc_random(random, b_elems, 1);
+    real *c = check_alloc(of->m * of->n + PLACES);
+    real *wanted = check_alloc(of->m * of->n);
+    real *moved_a = check_alloc(a_elems + PLACES);
+    real *moved_b = check_alloc(b_elems + PLACES);
 
-    (void)state;
-    FOR_EACH_LEVEL(math)
     for (size_t way = 0; way < 4 * PLACES; way++) {
         const bool ta = way & 1, tb = way & 2;
-        const size_t lda = ta ? M : K, ldb = tb ? K : N, place = way / 4;
+        const size_t lda = ta ? of->m : of->k, ldb = tb ? of->k : of->n;
+        const size_t place = way / 4;
 
-        math->gemm(ta, tb, M, N, K, 1, a, lda, b, ldb, 0, wanted, N);
-        memcpy(moved_a + place, a, M * K * sizeof(real));
-        memcpy(moved_b + PLACES - place, b, K * N * sizeof(real));
-        math->gemm(ta, tb, M, N, K, 1, moved_a + place, lda,
-                   moved_b + PLACES - place, ldb, 0, c + place, N);
-        check_same_bits(c + place, wanted, M * N);
+        math->gemm(ta, tb, of->m, of->n, of->k, 1, a, lda, b, ldb, 0, wanted,
+                   of->n);
+        memcpy(moved_a + place, a, a_elems * sizeof(real));
+        memcpy(moved_b + PLACES - place, b, b_elems * sizeof(real));
+        math->gemm(ta, tb, of->m, of->n, of->k, 1, moved_a + place, lda,
+                   moved_b + PLACES - place, ldb, 0, c + place, of->n);
+        check_same_bits(c + place, wanted, of->m * of->n);
     }
     free(a);
     free(b);
     free(c);
+    free(wanted);
     free(moved_a);
     free(moved_b);
+}
+
+static void test_gemm_bits_do_not_depend_on_places(void **state)
+{
+    check_random random = check_seed();
+    const wefti_math *math;
+
+    (void)state;
+    FOR_EACH_LEVEL(math)
+    {
+        move_arrays(math, &random, &odd);
+        move_arrays(math, &random, &large);
+    }
 }
 
 enum {

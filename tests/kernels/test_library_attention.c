@@ -27,7 +27,7 @@ enum {
 
 #define BF16 WEFT_DTYPE_BF16
 
-static const wefti_math_heads heads = {.sequences = SEQUENCES,
+static const wefti_math_heads usual = {.sequences = SEQUENCES,
                                        .heads = HEADS,
                                        .kv_heads = KV_HEADS,
                                        .scale = 0.25,
@@ -64,8 +64,10 @@ static parts parts_of(const device_pair *pair, const pair_array *qkv)
 }
 
 /* Where it accumulates, the backward once more on top. */
-static void run(device_pair *pair, const arrays *a, bool accumulate)
+static void run(device_pair *pair, const arrays *a, bool accumulate, bool once)
 {
+    wefti_math_heads heads = usual;
+    heads.once = once;
     weft_stream *stream = pair_stream(pair);
     parts in = parts_of(pair, a->qkv), d = parts_of(pair, a->dqkv);
     wefti_math_tensor o = pair_rows(pair, a->o, ROWS, QUERIES);
@@ -86,7 +88,7 @@ static void run(device_pair *pair, const arrays *a, bool accumulate)
 
 /* mixed: of o and the gradients. */
 static void check(device_pair *pair, weft_dtype mixed, bool accumulate,
-                  int queued)
+                  bool once, int queued)
 {
     const arrays a = {.qkv = pair_random(pair, BF16, ROWS * WIDTH, -1, 1),
                       .o = pair_poison(pair, mixed, ROWS * QUERIES),
@@ -96,7 +98,7 @@ static void check(device_pair *pair, weft_dtype mixed, bool accumulate,
                       .dqkv = pair_poison(pair, mixed, ROWS * WIDTH)};
 
     EACH_SIDE(pair)
-    run(pair, &a, accumulate);
+    run(pair, &a, accumulate, once);
     pair_near(pair, a.o, 0x1p-7, 0, "o");
     pair_near(pair, a.lse, 1e-3, 0, "lse");
     pair_near(pair, a.dqkv, 0x1p-5, 0x1p-6, "gradients");
@@ -106,9 +108,10 @@ static void check(device_pair *pair, weft_dtype mixed, bool accumulate,
 
 static void test_attention_of_bf16_is_the_librarys(void **state)
 {
-    check(*state, BF16, false, 2);
-    check(*state, BF16, true, 4); /* but for what is added to */
-    check(*state, WEFT_DTYPE_F32, false, 4);
+    check(*state, BF16, false, false, 2);
+    check(*state, BF16, true, false, 4); /* but for what is added to */
+    check(*state, WEFT_DTYPE_F32, false, false, 4);
+    check(*state, BF16, false, true, 4); /* lengths of a document */
 }
 
 static int open_pair(void **state)

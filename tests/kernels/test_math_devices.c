@@ -497,7 +497,7 @@ static void test_devices_refuse_what_does_not_fit(void **state)
         wefti_math_tensor a = pair_flat(pair, x), b = pair_flat(pair, before);
         wefti_math_tensor c = pair_rows(pair, x, 6, 10), short_one = b;
         wefti_math_tensor other = pair_flat(pair, half), gap = c;
-        const wefti_math_heads odd = {1, 3, 2, 1, false, 0};
+        const wefti_math_heads odd = {1, 3, 2, 1, false, 0, false};
 
         short_one.width = 59;
         gap.stride = 12;

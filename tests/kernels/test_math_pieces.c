@@ -406,7 +406,7 @@ static void run_attention(fixture *f, bool mixed)
         KV = 2 * 24,
         Q_ROWS = SEQUENCES * TOKENS
     };
-    const wefti_math_heads heads = {SEQUENCES, 4, 2, 0.2, true, 0};
+    const wefti_math_heads heads = {SEQUENCES, 4, 2, 0.2, true, 0, false};
     start(f);
     twin *q = fill(f, true, Q_ROWS * (Q + 3), -1, 1);
     twin *k = fill(f, true, Q_ROWS * (KV + 5), -1, 1);

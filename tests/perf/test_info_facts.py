@@ -391,17 +391,22 @@ class Printable(unittest.TestCase):
 
 
 class Routes(unittest.TestCase):
-    def test_host_memory_has_no_rate_of_nvlink(self):
+    def test_host_memory_has_no_rate(self):
+        """The rate of NVLink is that of the level it makes, and no other's."""
         for machine in ("8xH100,8xCX7", "2x(8xH100,8xCX7)", "8xMI300X",
                         "4x(4xA100,4xCX6)"):
             text = run(machine, "--routes")
             for line in text[text.index("Routes of"):].splitlines():
                 if "shared memory" in line:
-                    self.assertNotIn("GB/s", line)
+                    self.assertEqual("GB/s of NVLink or XGMI" in line,
+                                     line.lstrip().startswith("nvlink"))
+                    self.assertEqual(line.count("GB/s"),
+                                     line.count("of NVLink or XGMI"))
             for route in facts_of(machine, "--routes")["routes"]:
                 for level in route["levels"]:
                     if level["fabric"] == "shm":
-                        self.assertIsNone(level["GBps"])
+                        self.assertEqual(level["GBps"] is not None,
+                                         level["name"] == "nvlink")
 
     def test_the_network_has_the_rate_of_its_nics(self):
         routes = facts_of("2x(8xH100,8xCX7)", "--routes")["routes"]

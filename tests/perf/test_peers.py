@@ -91,13 +91,13 @@ class Run(unittest.TestCase):
     def test_emulated_hosts(self):
         if os.geteuid() != 0:
             return  # nobody else may make them
-        done = run("--net-emulate", "2x1", "--sizes", "2K", *QUICK, "--json",
-                   "-")
+        done = run("--net-emulate", "2+1,1gbit+400mbit", "--sizes", "2K",
+                   *QUICK, "--json", "-")
         self.assertEqual(done.returncode, 0, done.stderr)
         document = json.loads(done.stdout)
         self.assertEqual(document["failed"], {})
         row, = document["rows"]
-        self.assertEqual((row["ranks"], row["bytes"]), (2, 2048))
+        self.assertEqual((row["ranks"], row["bytes"]), (3, 2048))
         can = {"openmpi": {"openmpi", "openmpi-han"}, "gloo": {"gloo"},
                "mpich": {"mpich"}}
         self.assertEqual(set(row["all"]), set().union(
@@ -174,6 +174,9 @@ class Run(unittest.TestCase):
                       ["--door", "openmpi", "--weft=--plan"],
                       ["--door", "openmpi", "--peers", "openmpi,mpich"],
                       ["--net-emulate", "2y1"], ["--net-emulate", "1x1"],
+                      ["--net-emulate", "1+"], ["--net-emulate", "2+0"],
+                      ["--net-emulate", "2x1,"], ["--net-emulate", "200+200"],
+                      ["--net-emulate", "2x1,1gbit+"],
                       ["--build", "/nowhere"], ["--svg", "/nowhere/p.svg"],
                       ["--frob"]):
             with self.subTest(flags):

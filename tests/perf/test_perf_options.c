@@ -134,6 +134,23 @@ static weft_status read_with(const char *name, const char *value,
     return status;
 }
 
+static void test_read_one_flag_says_how_much_room_a_matrix_has(void **state)
+{
+    static const char *const flags[] = {"-b 512", "-e 512", "--sizes 512",
+                                        "-b 512 -e 512"};
+    (void)state;
+    for (size_t i = 0; i < sizeof(flags) / sizeof(flags[0]); i++) {
+        char text[64];
+        wefti_perf_options options;
+        snprintf(text, sizeof(text), "alltoallv --matrix m %s", flags[i]);
+        assert_int_equal(read(text, &options), WEFT_OK);
+        assert_true(options.sized && options.max_bytes == 512);
+        assert_int_equal(options.size_count, 1);
+        assert_int_equal(options.sizes[0], 0);
+        wefti_perf_options_fini(&options);
+    }
+}
+
 static void test_read_variables_of_nccl_tests_count(void **state)
 {
     (void)state;
@@ -253,6 +270,7 @@ static void test_read_bad_lines_are_refused_by_name(void **state)
                 {"all_reduce -K 5", "-K 5: allowed is 0; -w"},
                 {"all_gatherv --matrix m", "--matrix with alltoallv"},
                 {"alltoallv --matrix m -b 8 -e 64", "m says the sizes"},
+                {"alltoallv --matrix m --sizes 8,9", "--sizes with 2 sizes: m"},
                 {"all_reduce -N -1", "-N -1"},
                 {"all_reduce -a 1 --regret", "without --overlap and --regret"},
                 {"all_reduce --nccl-tests --inplace", "both forms"},
@@ -429,6 +447,7 @@ int main(void)
         cmocka_unit_test(test_read_all_flags_are_kept),
         cmocka_unit_test(test_read_flags_of_nccl_tests_are_kept),
         cmocka_unit_test(test_read_groups_and_places_are_kept),
+        cmocka_unit_test(test_read_one_flag_says_how_much_room_a_matrix_has),
         cmocka_unit_test(test_read_variables_of_nccl_tests_count),
         cmocka_unit_test(test_read_types_and_reductions_by_any_name),
         cmocka_unit_test(test_read_bad_lines_are_refused_by_name),

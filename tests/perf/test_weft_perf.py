@@ -71,6 +71,8 @@ class WeftPerf(unittest.TestCase):
         self.assertEqual(row["wrong"], 0)
         self.assertEqual(row["redop"] is None, "reduce" not in op)
         self.assertTrue(row["algorithm"] and row["fabric"])
+        self.assertNotIn("unknown", row["algorithm"])
+        self.assertEqual(row["algorithm"] == "message", op == "sendrecv")
         time = row["time_us"]
         self.assertTrue(0 < time["min"] <= time["p10"] <= time["median"] <=
                         time["p90"] <= time["max"])
@@ -326,6 +328,12 @@ class WeftPerf(unittest.TestCase):
                 self.assertEqual("NCCL_TESTS_MIN_BW" in done.stderr,
                                  verdict == "FAILED")
 
+    def test_least_bandwidth_is_none_of_what_moves_nothing(self):
+        done = run([PERF, "barrier", "-n", "3"], threads=2,
+                   NCCL_TESTS_MIN_BW="1")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertNotIn("FAILED", done.stdout)
+
     def test_matrix_says_what_goes_where(self):
         path = os.path.join(tempfile.mkdtemp(), "matrix")
         with open(path, "w", encoding="utf-8") as file:
@@ -344,6 +352,7 @@ class WeftPerf(unittest.TestCase):
             self.assertEqual(row["bytes"], bytes_all // 4 // 3 * 4)
             self.assertEqual(row["wrong"], 0)
         for flags, said in ((["-b", "96", "-e", "96"], "up to 500 bytes"),
+                            (["--sizes", "96"], "--sizes 96: of"),
                             (["-b", "8", "-e", "512"], "says the sizes")):
             done = run([PERF, "alltoallv", "--matrix", path, *flags],
                        threads=3)

@@ -44,6 +44,14 @@ struct simt_thread {
     unsigned got_of[LANES]; /* which of them each peer came with */
 };
 
+/* Lanes of a warp that wait with one mask, kept where its lowest lane is: who
+ * comes to them need not ask each of the others, as the first one has. A lane
+ * that ends meanwhile leaves them waiting for ever, which is found. */
+struct simt_waiting {
+    unsigned mask, there; /* 0: nobody is */
+    const char *call;
+};
+
 struct simt_run {
     const simt_kernel *kernel;
     const simt_config *config;
@@ -62,6 +70,7 @@ struct simt_run {
 
 static simt_run run;
 static simt_thread threads[MOST_THREADS]; /* their stacks serve all launches */
+static simt_waiting waiting[MOST_THREADS];
 static unsigned stacks;
 static char fault_text[1024];
 
@@ -159,11 +168,10 @@ static unsigned lowest(unsigned mask)
     return (unsigned)__builtin_ctz(mask);
 }
 
-/* Whether all lanes of the mask are there; a fault if one never can be. */
-static bool exchange_complete(simt_thread *self, simt_thread *warp,
-                              unsigned lanes)
+/* Those lanes of the mask that are there; a fault if one never can be. */
+static unsigned find_there(simt_thread *self, simt_thread *warp, unsigned lanes)
 {
-    bool complete = true;
+    unsigned all = 0;
     for (unsigned left = self->mask; left != 0; left &= left - 1) {
         const unsigned lane = lowest(left);
         const simt_thread *peer = &warp[lane];
@@ -182,9 +190,31 @@ static bool exchange_complete(simt_thread *self, simt_thread *warp,
                        peer->place.call, peer->mask);
             stop(self);
         }
-        complete = complete && there;
+        all |= (unsigned)there << lane;
     }
-    return complete;
+    return all;
+}
+
+/* Whether all lanes of the mask are there. */
+static bool exchange_complete(simt_thread *self, simt_thread *warp,
+                              unsigned lanes)
+{
+    const unsigned first = self->number - self->number % LANES;
+    simt_waiting *with = &waiting[first + lowest(self->mask)];
+    unsigned there;
+    if (with->there != 0 && with->mask == self->mask &&
+        is_same_text(with->call, self->place.call)) {
+        there = with->there |= 1U << self->number % LANES;
+    } else {
+        there = find_there(self, warp, lanes);
+        if (with->there == 0) {
+            *with = {self->mask, there, self->place.call};
+        }
+    }
+    if (there == self->mask && with->mask == self->mask) {
+        with->there = 0;
+    }
+    return there == self->mask;
 }
 
 /*
@@ -374,6 +404,7 @@ static void run_block()
         thread->index[2] = i / size[0] / size[1];
         simt_fiber_start(&thread->fiber, thread_main, thread);
     }
+    memset(waiting, 0, run.thread_count * sizeof(*waiting));
     simt_sync_release(&run.begun);
     static unsigned order[MOST_THREADS];
     unsigned left = run.thread_count;

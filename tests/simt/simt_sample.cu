@@ -110,6 +110,13 @@ extern "C" __global__ void wrong_mask(unsigned *out)
     out[threadIdx.x] = __shfl_sync(mask, threadIdx.x, 0);
 }
 
+/* Both halves name lane 0, of masks that differ. */
+extern "C" __global__ void wrong_masks(unsigned *out)
+{
+    unsigned mask = threadIdx.x % warpSize < 16 ? 0xffffffffU : 0xffff0001U;
+    out[threadIdx.x] = __shfl_sync(mask, threadIdx.x, 0);
+}
+
 /* Both halves of the warp name all of it, in a vote and in a shuffle. */
 extern "C" __global__ void wrong_meeting(unsigned *out)
 {

@@ -14,6 +14,7 @@ void wrong_bounds(unsigned *out, int where);
 void wrong_ended_lane(unsigned *out);
 void wrong_absent_lanes(unsigned *out);
 void wrong_mask(unsigned *out);
+void wrong_masks(unsigned *out);
 void wrong_meeting(unsigned *out);
 void wrong_own_lane(unsigned *out);
 void wrong_two_barriers(unsigned *out);
@@ -31,6 +32,7 @@ static const simt_kernel sample_kernels[] = {
     SIMT_KERNEL(wrong_ended_lane),
     SIMT_KERNEL(wrong_absent_lanes),
     SIMT_KERNEL(wrong_mask),
+    SIMT_KERNEL(wrong_masks),
     SIMT_KERNEL(wrong_meeting),
     SIMT_KERNEL(wrong_own_lane),
     SIMT_KERNEL(wrong_two_barriers),

@@ -155,6 +155,7 @@ static void test_broken_rules_are_named_with_their_line(void **state)
     assert_fault("wrong_ended_lane", "lane 31");
     assert_fault("wrong_absent_lanes", "waits for ever");
     assert_fault("wrong_mask", "mask 0xffffffff");
+    assert_fault("wrong_masks", "meets lane");
     assert_fault("wrong_meeting", "meets lane");
     assert_fault("wrong_own_lane", "does not name its own lane");
     assert_fault("wrong_two_barriers", "is at another barrier");

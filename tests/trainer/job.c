@@ -374,6 +374,7 @@ job_result job_run(scratch *own, const job *what)
                                              .err = err};
         ranks[i].result = &result;
         ranks[i].lock = &lock;
+        ranks[i].config.clock = what->clock;
         ranks[i].config.inspect = keep_result;
         ranks[i].config.inspect_context = &ranks[i];
         scratch_require(

@@ -8,6 +8,7 @@
 
 #include "kernels/math/real.h"
 #include "tests/trainer/scratch.h"
+#include "trainer/overlap_trial.h"
 #include "weft/status.h"
 
 #include <stdbool.h>
@@ -29,6 +30,7 @@ typedef struct job {
     const char *json;
     const char *export_hf;
     bool measure;
+    wefti_overlap_clock *clock; /* of trials of overlap */
 } job;
 
 /*

@@ -26,6 +26,8 @@ import sys
 import tempfile
 import unittest
 
+from products import WITHOUT_ONEDNN
+
 BIN = sys.argv[1]
 DOCS = sys.argv[2]
 PARTS = sys.argv[3:] if "-k" in sys.argv[3:4] else []
@@ -82,7 +84,8 @@ class Bf16(unittest.TestCase):
         got = subprocess.run(
             [*launcher, os.path.join(BIN, "weft-run"), "-n", str(nranks),
              os.path.join(BIN, "weft-train"), self.config, *more],
-            capture_output=True, text=True, timeout=DEADLINE_S)
+            capture_output=True, text=True, timeout=DEADLINE_S,
+            env={**os.environ, **(WITHOUT_ONEDNN if launcher else {})})
         self.assertEqual(got.returncode, 0, got.stderr)
         return got
 

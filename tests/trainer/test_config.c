@@ -193,9 +193,7 @@ static const struct refusal {
     {HEAD "model: \xFF", WEFT_ERR_INVALID, "not YAML"},
     {HEAD "model: {layers: \x01}", WEFT_ERR_INVALID, "not YAML"},
     /* right, but not yet */
-    {HEAD "overlap: {comm_sms: 1}", WEFT_ERR_UNSUPPORTED,
-     "2:21: overlap.comm_sms: 1 is not possible in this version; allowed is "
-     "0"},
+    {HEAD "overlap: {comm_sms: -1}", WEFT_ERR_INVALID, "0..1024"},
     {HEAD "parallel: {schedule: .csv}", WEFT_ERR_INVALID, "FILE.csv"},
     {HEAD "moe: {node_limit: -1}", WEFT_ERR_INVALID, "0..4096"},
     {HEAD "memory: {recompute: half}", WEFT_ERR_INVALID, "selective"},

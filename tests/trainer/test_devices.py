@@ -26,6 +26,8 @@ import sys
 import tempfile
 import unittest
 
+from products import WITHOUT_ONEDNN
+
 PARTS = sys.argv[3:] if "-k" in sys.argv[3:4] else []
 LAUNCHER = [] if PARTS else sys.argv[3:]
 DOCS = sys.argv[2]
@@ -59,14 +61,18 @@ class Devices(unittest.TestCase):
             file.write(CONFIG % (length, os.path.join(DOCS, "types.md"),
                                  part))
 
-    def train(self, nranks, kind, *more):
-        steps = os.path.join(self.folder, "steps")
-        got = subprocess.run(
+    def start(self, nranks, kind, *more):
+        return subprocess.run(
             [*(LAUNCHER if kind == "cuda" else []),
              os.path.join(BIN, "weft-run"), "-n", str(nranks),
-             os.path.join(BIN, "weft-train"), self.config, "--metrics", steps,
+             os.path.join(BIN, "weft-train"), self.config,
              "--set", "train.device=" + kind, *more],
-            capture_output=True, text=True, timeout=DEADLINE_S)
+            capture_output=True, text=True, timeout=DEADLINE_S,
+            env={**os.environ, **(WITHOUT_ONEDNN if FEW else {})})
+
+    def train(self, nranks, kind, *more):
+        steps = os.path.join(self.folder, "steps")
+        got = self.start(nranks, kind, "--metrics", steps, *more)
         self.assertEqual(got.returncode, 0, got.stderr)
         with open(steps) as file:
             lines = [json.loads(line) for line in file]
@@ -93,10 +99,18 @@ class Devices(unittest.TestCase):
         self.compare(1)
 
     def test_two_replicas(self):
-        """Also with the optimizer's state in the host's memory."""
+        """Also with the optimizer's state in the host's memory, and with
+        communication on a part of a GPU."""
         host = self.train(2, "host")
         self.same(host, self.train(2, KIND))
-        self.same(host, self.train(2, KIND, *OFFLOAD))
+        part = ("--set", "overlap.comm_sms=16") if KIND == "cuda" else ()
+        self.same(host, self.train(2, KIND, *OFFLOAD, *part))
+
+    @unittest.skipUnless(KIND == "cuda", "a part of a GPU")
+    def test_a_part_that_no_gpu_has_is_refused(self):
+        got = self.start(2, KIND, "--set", "overlap.comm_sms=5")
+        self.assertNotEqual(got.returncode, 0)
+        self.assertIn("sm_budget 5: the least that cuda", got.stderr)
 
     def test_offloaded_masters(self):
         """Which are what the average is of, too."""
@@ -121,7 +135,6 @@ class Devices(unittest.TestCase):
                          "parallel.context_layout=zigzag")
         self.compare(2, *context, "--set", "parallel.context_parallel=ulysses")
 
-    @unittest.skipIf(KIND == "cuda", "cuda refuses packed sequences")
     def test_documents(self):
         """Words, alone and where ranks share sequences."""
         words = ("--set", "data.document_end=32")

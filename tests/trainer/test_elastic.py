@@ -28,6 +28,8 @@ import sys
 import tempfile
 import time
 
+from products import WITHOUT_ONEDNN
+
 BIN = sys.argv[1]
 NODES = ["--net-emulate", sys.argv[2]] if len(sys.argv) > 2 else []
 DEADLINE_S = 120
@@ -294,7 +296,8 @@ def cut_case(nodes, victim, losers):
     """A node's link is set down: one side goes on, the other must not."""
     folder = make_folder(24)
     metrics = folder + "/metrics.jsonl"
-    os.environ.update(WEFT_TIMEOUT_MS="8000", WEFT_WARN_MS="300")
+    os.environ.update(WITHOUT_ONEDNN, WEFT_TIMEOUT_MS="8000",
+                      WEFT_WARN_MS="300")
     NODES[1] = nodes
     job = start(folder, 4, "--metrics", metrics)
     end = time.monotonic() + DEADLINE_S

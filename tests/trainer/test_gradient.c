@@ -67,7 +67,8 @@ static void accumulate(const wefti_group_plan *plan, size_t first, size_t count,
             const weft_bucket_extent *bucket = &plan->buckets[i - 1];
             for (size_t k = 0; k < bucket->share_elems; k++) {
                 size_t element = bucket->start_elems + k;
-                gradient.leaf[element] = noise(first + number, element);
+                wefti_gradient_place(&gradient, number)[element] =
+                    noise(first + number, element);
             }
             assert_int_equal(wefti_gradient_add(&gradient, i - 1, number),
                              WEFT_OK);
@@ -100,6 +101,32 @@ static void test_gradient_any_count_is_the_tree(void **state)
             assert_true(sum[element] == tree(0, count, element));
         }
     }
+    free(sum);
+    wefti_parameters_fini(&plan);
+}
+
+/* On the host a long bucket is added piece by piece. */
+static void test_gradient_long_bucket_is_the_tree(void **state)
+{
+    enum { COUNT = 4, LONG = 2 * 16384 };
+    wefti_model_shape large = shape;
+    wefti_parameters plan;
+    (void)state;
+    large.vocab = LONG / shape.hidden + 100;
+    assert_int_equal(wefti_parameters_plan(&large, 1 << 20, 1, &plan), WEFT_OK);
+    const wefti_group_plan *group = &plan.groups[0];
+    real *sum = make_sum(group);
+    accumulate(group, 0, COUNT, sum);
+    size_t longest = 0;
+    for (size_t i = 0; i < group->bucket_count; i++) {
+        const weft_bucket_extent *bucket = &group->buckets[i];
+        longest = bucket->share_elems > longest ? bucket->share_elems : longest;
+        for (size_t k = 0; k < bucket->share_elems; k++) {
+            const size_t element = bucket->start_elems + k;
+            assert_true(sum[element] == tree(0, COUNT, element));
+        }
+    }
+    assert_true(longest > LONG);
     free(sum);
     wefti_parameters_fini(&plan);
 }
@@ -155,6 +182,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_gradient_any_count_is_the_tree),
+        cmocka_unit_test(test_gradient_long_bucket_is_the_tree),
         cmocka_unit_test(
             test_gradient_ranks_of_powers_of_two_give_the_same_bits),
         cmocka_unit_test(test_tree_sum_is_the_tree),

@@ -22,6 +22,8 @@ import time
 import unicodedata
 import unittest
 
+from products import WITHOUT_ONEDNN
+
 BIN = sys.argv.pop(1)
 RUN = os.path.join(BIN, "weft-run")
 TRAIN = os.path.join(BIN, "weft-train")
@@ -56,6 +58,7 @@ class Messages(unittest.TestCase):
     def run_program(self, command, **variables):
         environment = {name: value for name, value in os.environ.items()
                        if not name.startswith("WEFT_")}
+        environment.update(WITHOUT_ONEDNN)
         environment.update(variables)
         return subprocess.run(command, env=environment, text=True,
                               capture_output=True, timeout=DEADLINE_S)

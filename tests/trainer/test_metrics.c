@@ -57,6 +57,7 @@ static const char *const fields[] = {"step",
                                      "hiding_ceiling",
                                      "rest_ms",
                                      "bare_cpu_ms",
+                                     "bare_hiding_ratio",
                                      "s_C",
                                      "s_M"};
 static const char *const classes[] = {"tp", "cp", "ep", "pp", "dp", "mem"};
@@ -370,6 +371,53 @@ static size_t count_of(const char *text, const char *part)
     return count;
 }
 
+/* How many lines of the summary say that anything is hidden, and whether H
+ * stands where O does else. */
+static size_t count_hidden(double hiding_ratio, double slowed, bool *has_h)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *file = open_memstream(&text, &bytes);
+    const wefti_measure_result measured = {.hiding_ratio = hiding_ratio,
+                                           .overlap_ratio = 0.97,
+                                           .s_C = slowed,
+                                           .cpu_share = 1,
+                                           .rest.why = "none here"};
+    wefti_metrics_step step;
+    wefti_summary summary;
+    assert_non_null(file);
+    wefti_summary_init(&summary);
+    wefti_metrics_step_init(&step);
+    step.overlap_ratio = 0.95;
+    step.cpu_share = 1;
+    wefti_summary_add(&summary, &step);
+    summary.nranks = 2;
+    summary.measured = &measured;
+    wefti_summary_print(&summary, file);
+    assert_int_equal(fclose(file), 0);
+    *has_h = strstr(text, "\nH   ") != NULL;
+    assert_int_equal(strstr(text, "\nO   ") != NULL, !*has_h);
+    size_t count = count_of(text, "hidden");
+    free(text);
+    return count;
+}
+
+/* A share of time under compute proves nothing where H is known, or where
+ * compute is slowed by it. */
+static void test_summary_says_hidden_only_as_measured(void **state)
+{
+    (void)state;
+    bool has_h;
+    assert_int_equal(count_hidden(0.95, 1.05, &has_h), 1);
+    assert_true(has_h);
+    assert_int_equal(count_hidden(0.95, 1.15, &has_h), 0);
+    assert_true(has_h);
+    assert_int_equal(count_hidden(-0.1, 1.0, &has_h), 0);
+    assert_true(has_h);
+    assert_int_equal(count_hidden(NAN, 1.0, &has_h), 0);
+    assert_false(has_h);
+}
+
 static void test_progress_plain_lines_come_every_so_often(void **state)
 {
     (void)state;
@@ -415,6 +463,7 @@ int main(void)
         cmocka_unit_test(test_metrics_line_on_a_full_disk_leaves_no_part),
         cmocka_unit_test(test_summary_counts_what_the_ledger_dropped),
         cmocka_unit_test(test_summary_terms_are_those_of_the_median_step),
+        cmocka_unit_test(test_summary_says_hidden_only_as_measured),
         cmocka_unit_test(test_progress_plain_lines_come_every_so_often),
         cmocka_unit_test(test_progress_terminal_line_is_rewritten),
     };

@@ -5,6 +5,7 @@
  *          order, on the host and on a device whose memory it cannot touch;
  *          whole, and part by part between nodes that make and use the parts;
  *          rows that do not divide are shared with the first parts in front.
+ *          Ranks whose programs post in another order are refused by name.
  * Method   programs of one exchange between what writes and what reads it, on
  *          ranks that are threads; every element is a sum known beforehand.
  */
@@ -313,9 +314,63 @@ static void test_exchange_of_one_pass_is_in_no_other(void **state)
     assert_int_equal(program.nodes[0].class_id, WEFT_CLASS_CP);
     assert_true(program.values[x].elems * sizeof(real) == 64);
     assert_true(program.values[y].elems * sizeof(real) == 64);
-    assert_true(
-        wefti_program_digest(&program, &program.orders[0], WEFT_CLASS_CP) != 0);
     wefti_program_fini(&program);
+}
+
+/* ---- one order on all ranks ------------------------------------------------
+ */
+
+enum { ORDER_RANKS = 3 };
+
+/* Two exchanges between ranks of a layer; last rank's may be the other way. */
+static void append_two(wefti_program *program, bool swapped)
+{
+    static const wefti_exchange sum = {WEFTI_EXCHANGE_SUM, WEFTI_EXCHANGE_SUM,
+                                       WEFTI_LINK_TENSOR, false};
+    wefti_program_begin_block(program, "block", 0);
+    for (int i = 0; i < 2; i++) {
+        const char *label = (i == 0) == swapped ? "scores" : "rows";
+        size_t v[4];
+        for (int k = 0; k < 4; k++) {
+            v[k] = wefti_program_add_value(program, "value", WIDTH, true);
+        }
+        const wefti_exchange_values exchanged = {v[0], v[1], v[2], v[3]};
+        size_t operation = wefti_append_post(program, label, &sum, &exchanged);
+        wefti_append_await(program, label, &sum, &exchanged, operation);
+    }
+}
+
+static int agree(weft_comm *comm, void *context)
+{
+    const bool *differs = context;
+    const bool last = weft_comm_get_rank(comm) == ORDER_RANKS - 1;
+    wefti_program program = {0};
+    append_two(&program, *differs && last);
+    int wrong = wefti_program_plan(&program, 5) != WEFT_OK;
+    weft_status status = wefti_program_agree(&program, comm, WEFT_CLASS_TP);
+    if (*differs) {
+        wrong += status != WEFT_ERR_INVALID;
+        wrong += !strstr(weft_error_text(), "in F rank 2 posts to class tp");
+    } else {
+        wrong += status != WEFT_OK;
+    }
+    wrong += wefti_program_agree(&program, comm, WEFT_CLASS_CP) != WEFT_OK;
+    wefti_program_fini(&program);
+    return wrong;
+}
+
+static void test_ranks_that_post_in_another_order_are_named(void **state)
+{
+    (void)state;
+    for (int differs = 0; differs < 2; differs++) {
+        bool context = differs;
+        const struct world world = {
+            .nranks = ORDER_RANKS,
+            .config = {.size_bytes = sizeof(weft_comm_config)},
+            .call = agree,
+            .context = &context};
+        assert_int_equal(world_run_threads(&world), 0);
+    }
 }
 
 int main(void)
@@ -326,6 +381,7 @@ int main(void)
         cmocka_unit_test(test_exchange_on_a_device_arrives),
         cmocka_unit_test(test_exchange_by_parts_arrives),
         cmocka_unit_test(test_exchange_of_one_pass_is_in_no_other),
+        cmocka_unit_test(test_ranks_that_post_in_another_order_are_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

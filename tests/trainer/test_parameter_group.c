@@ -223,8 +223,10 @@ static weft_status make_leaf(const rank_state *own, size_t number, size_t step,
                 slope(step, contribution, i, before + k);
         }
     }
-    return copy(own, own->replica.groups[number].gradient.leaf, own->room,
-                elems * sizeof(real));
+    const wefti_gradient *gradient = &own->replica.groups[number].gradient;
+    return copy(own,
+                wefti_gradient_place(gradient, contribution % gradient->count),
+                own->room, elems * sizeof(real));
 }
 
 /* This rank's contributions, summed up and then with those of the others. */

@@ -17,6 +17,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdlib.h>
 
 #include <cmocka.h>
 
@@ -148,5 +149,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_pause_killed_anywhere_goes_on_with_the_same_bits),
     };
+    /* oneDNN would write its kernels anew in each child. */
+    setenv("WEFT_ONEDNN", "off", 1);
     return cmocka_run_group_tests(tests, open_scratch, close_scratch);
 }

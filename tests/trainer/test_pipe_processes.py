@@ -16,6 +16,7 @@ this last one, over emulated hosts: that needs root and iproute2.
 import contextlib
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -23,6 +24,8 @@ import sys
 import tempfile
 import time
 import unittest
+
+from products import WITHOUT_ONEDNN
 
 SPEC = sys.argv.pop(3) if len(sys.argv) > 3 else None
 EXAMPLE = sys.argv.pop(2)
@@ -42,6 +45,7 @@ class PipeProcesses(unittest.TestCase):
         self.addCleanup(shutil.rmtree, self.folder)
         self.environment = {name: value for name, value in os.environ.items()
                             if not name.startswith("WEFT_")}
+        self.environment.update(WITHOUT_ONEDNN)
 
     def path(self, name):
         return os.path.join(self.folder, name)
@@ -172,8 +176,22 @@ class PipeProcesses(unittest.TestCase):
         self.assertIn("goes on after step 4", got.stderr)
         self.assertEqual(lines[-1]["step"], 5)
 
+    def check_verdict(self, measured, text):
+        """The summary says H once it is known, not O; nothing is hidden that
+        slows compute by more than a tenth."""
+        shown = [line for line in text.splitlines()
+                 if re.match(r"[HO] {10}", line)]
+        self.assertEqual(len(shown), 1, text)
+        known = measured["hiding_ratio"] is not None
+        self.assertEqual(shown[0][0], "H" if known else "O")
+        if known:
+            self.assertIn(measured["verdict"], shown[0])
+        if measured["s_C"] is not None and measured["s_C"] > 1.1:
+            for own in [measured, *measured["classes"].values()]:
+                self.assertNotIn("hidden", own["verdict"])
+
     def test_measured_terms_add_up_and_each_class_has_its_row(self):
-        got, _ = self.train(
+        got, lines = self.train(
             4, "--measure", "--json", self.path("json"),
             "--set", "parallel.pipeline_model_parallel_size=2",
             "--set", "parallel.tensor_model_parallel_size=2",
@@ -186,6 +204,11 @@ class PipeProcesses(unittest.TestCase):
         self.assertAlmostEqual(
             sum(ms for name, ms in terms.items() if name != "step_ms"),
             terms["step_ms"], delta=1e-3)
+        # What rank 0 must wait for in any case, if nothing else delays it.
+        self.assertGreater(lines[-1]["bubble_planned_ms"], 0)
+        self.assertLess(lines[-1]["bubble_planned_ms"],
+                        lines[-1]["step_ms_max"])
+        self.check_verdict(measured, got.stdout)
         self.assertEqual(sorted(measured["classes"]), ["pp", "tp"])
         for name, own in measured["classes"].items():
             self.assertGreater(own["transfer_ms"], 0, name)
@@ -209,6 +232,9 @@ class PipeProcesses(unittest.TestCase):
             self.assertEqual(own["bare_why"], "there is no rest")
             self.assertIsNone(own["hiding_ceiling"])
             self.assertFalse(own["exceeds"])
+            self.assertIsNone(own["bare_hiding_ratio"])
+            self.assertIn("share memory", own["bare_hiding_why"])
+        self.assertIn("H_bare:  tp n/a: its ranks share memory", got.stdout)
         self.assertIsNone(measured["rest"]["rest_ms"])
         self.assertIn("pipeline", measured["rest"]["why"])
         self.assertIn("rest n/a: stages of a pipeline", got.stdout)
@@ -261,8 +287,9 @@ class PipeProcesses(unittest.TestCase):
             measured = json.load(file)["measured"]
         self.assertEqual(measured["classes"], {})
         self.assertEqual(measured["bare_why"], "nothing is sent")
+        self.assertEqual(measured["bare_hiding_why"], "nothing is sent")
         for name in ("hiding_ratio", "hiding_ceiling", "bare_cpu_ms",
-                     "not_hidden_ratio"):
+                     "bare_hiding_ratio", "not_hidden_ratio"):
             self.assertIsNone(measured[name], name)
         self.assertFalse(measured["exceeds"])
 

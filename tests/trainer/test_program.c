@@ -396,32 +396,6 @@ static void test_check_refuses_a_value_read_after_its_life(void **state)
     wefti_program_fini(&program);
 }
 
-static void test_digest_tells_orders_of_posts_apart(void **state)
-{
-    (void)state;
-    const size_t right[] = {0, 1, 2, 3};
-    wefti_program programs[2];
-    const wefti_program *both[] = {&programs[0], &programs[1]};
-    for (int differs = 0; differs < 2; differs++) {
-        for (int i = 0; i < 2; i++) {
-            wefti_node nodes[WRONG_NODES];
-            make_small(&programs[i], nodes);
-            nodes[1].label = differs && i ? "another" : "post";
-            assert_int_equal(plan_nodes(&programs[i], nodes, right, 4),
-                             WEFT_OK);
-        }
-        assert_int_equal(wefti_program_check_ranks(both, 2, WEFT_CLASS_CP),
-                         WEFT_OK);
-        assert_int_equal(wefti_program_check_ranks(both, 2, WEFT_CLASS_TP),
-                         differs ? WEFT_ERR_INVALID : WEFT_OK);
-        if (differs) {
-            assert_non_null(strstr(weft_error_text(), "in F rank 1 posts"));
-        }
-        wefti_program_fini(&programs[0]);
-        wefti_program_fini(&programs[1]);
-    }
-}
-
 /* ---- the run ---------------------------------------------------------------
  */
 
@@ -483,7 +457,6 @@ int main(void)
         cmocka_unit_test(test_decoder_memory_is_that_of_the_forward),
         cmocka_unit_test(test_check_refuses_each_wrong_program_by_name),
         cmocka_unit_test(test_check_refuses_a_value_read_after_its_life),
-        cmocka_unit_test(test_digest_tells_orders_of_posts_apart),
         cmocka_unit_test(test_run_by_rows_takes_chunks_of_the_program),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -23,7 +23,8 @@ import sys
 import tempfile
 import unittest
 
-from page_reader import read_page
+from page_reader import FEW, read_page
+from products import WITHOUT_ONEDNN
 
 NET = sys.argv.pop(2) == "net" if len(sys.argv) > 2 else False
 BIN = sys.argv.pop(1)
@@ -44,6 +45,8 @@ generate: {bytes: 20}
 
 
 class Report(unittest.TestCase):
+    with_onednn = False
+
     def setUp(self):
         self.folder = tempfile.mkdtemp(prefix="weft-report-")
         self.addCleanup(shutil.rmtree, self.folder)
@@ -66,6 +69,8 @@ class Report(unittest.TestCase):
     def train(self, nranks, *more, status=0, **variables):
         environment = {name: value for name, value in os.environ.items()
                        if not name.startswith("WEFT_")}
+        if not self.with_onednn:
+            environment.update(WITHOUT_ONEDNN)
         environment.update(variables)
         launcher = [RUN, "-n", str(nranks)] if nranks > 1 else []
         done = subprocess.run(
@@ -75,11 +80,11 @@ class Report(unittest.TestCase):
         self.assertEqual(done.returncode == 0, status == 0, done.stderr)
         return done
 
-    def report(self, nranks, *more, **variables):
+    def report(self, nranks, *more, draws=not FEW, **variables):
         """Trains; the page's parts, the metrics, and the trace."""
         self.train(nranks, "--report", self.path("r.html"), "--metrics",
                    self.path("m.jsonl"), *more, **variables)
-        data, drawn = read_page(self.path("r.html"))
+        data, drawn = read_page(self.path("r.html"), draws)
         for name in os.listdir(self.folder):
             self.assertFalse(name.endswith(".new"), name)
         lines = [json.loads(line) for line in
@@ -90,6 +95,7 @@ class Report(unittest.TestCase):
         """In every layout: what a rank holds is what its plan says, whichever
         ranks have touched it. A model large beside what is not planned;
         sanitizers take more, and have fewer layouts."""
+        self.with_onednn = True
         with open(TRAIN, "rb") as file:
             program = file.read()
         plain = b"__asan_init" not in program and b"__tsan_init" not in program
@@ -117,7 +123,7 @@ class Report(unittest.TestCase):
                         (4, tensor + heads + cut)]
         for nranks, more in layouts:
             sets = [word for one in large + more for word in ("--set", one)]
-            data = self.report(nranks, *sets)[1]
+            data = self.report(nranks, *sets, draws=False)[1]
             self.assertEqual(data["median_step"]["recompute_ms"] is None,
                              more != again)
             for rank in data["ranks"]:
@@ -281,6 +287,7 @@ class Report(unittest.TestCase):
 
     def test_mfu_is_the_share_of_the_measured_rate(self):
         """Operations of CONFIG's model, counted here: 2 layers, 16 wide."""
+        self.with_onednn = True
         matrices = 2 * (16 * (16 + 2 * 8) + 16 * 16 + 3 * 16 * 24) + 256 * 16
         attention = 12 * 2 * 16  # per key, which is 8.5 of 16 on average
         for nranks in [1, 2]:
@@ -303,6 +310,22 @@ class Report(unittest.TestCase):
         _, data, lines, _ = self.report(1)
         self.assertEqual({line["mfu"] for line in lines}, {None})
         self.assertIsNone(data["summary"]["blas_kernel"])
+
+    def test_trial_of_overlap_is_told_whoever_wins(self):
+        tags, data, _, _ = self.report(2, "--set", "overlap.trial=true")
+        found = data["summary"]["overlap_trial"]
+        self.assertFalse(found["resumed"])
+        self.assertEqual(list(found["classes"]), ["dp"])
+        own = found["classes"]["dp"]
+        self.assertEqual(own["lost"], own["overlapped_ms"] -
+                         own["blocking_ms"] > 3 * own["spread_ms"])
+        self.assertEqual(own["lost"], "fell back" in own["verdict"])
+        if tags:
+            row = tags.cells["overlap"][1]
+            self.assertEqual((row[0], row[-1]), ("dp", own["verdict"]))
+            self.assertEqual(row[1], "n/a" if own["lost"] else "")
+        _, data, _, _ = self.report(2)
+        self.assertIsNone(data["summary"]["overlap_trial"])
 
     def test_no_text_of_a_run_is_markup(self):
         names = ["</script><script>alert(1)</script>.txt", "]]><b>.txt",
@@ -348,7 +371,14 @@ class Report(unittest.TestCase):
 
     if NET:
         def test_two_ranks_that_share_no_memory(self):
-            tags, data, trace = self.check_all(2, WEFT_DOMAIN="a,b")
+            tags, data, trace = self.check_all(2, "--measure",
+                                               WEFT_DOMAIN="a,b")
+            measured = data["summary"]["measured"]
+            for own in [measured, measured["classes"]["dp"]]:
+                self.assertIsNone(own["bare_hiding_why"])
+                self.assertGreater(own["bare_alone_ms"], 0)
+                if own["bare_hiding_ratio"] is not None:
+                    self.assertLess(own["bare_hiding_ratio"], 2)
             error = trace["otherData"]["clock_error_us"]
             self.assertGreater(error, 0)
             self.assertEqual(data["trace"]["clock_error_us"], error)
@@ -356,6 +386,7 @@ class Report(unittest.TestCase):
             if tags:
                 self.assertIn("clocks were compared", tags.text)
                 self.assertIn("net", tags.cells["traffic"][1][1])
+                self.assertEqual(tags.cells["ceilings"][0][3], "H_bare")
 
     def check_names(self, trace, schedule):
         """Compute is named as in the list: by stage and micro-batch."""

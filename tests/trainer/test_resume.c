@@ -17,6 +17,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 
 #include <cmocka.h>
 
@@ -209,5 +210,7 @@ int main(void)
         cmocka_unit_test(test_resume_corrupt_newest_names_the_older_one),
         cmocka_unit_test(test_resume_no_steps_left_generates_the_same),
     };
+    /* oneDNN would write its kernels anew in each child. */
+    setenv("WEFT_ONEDNN", "off", 1);
     return cmocka_run_group_tests(tests, open_scratch, close_scratch);
 }

@@ -285,7 +285,8 @@ static void test_sections_of_a_wrong_index_are_refused_by_name(void **state)
     static const struct {
         const char *from, *to, *part; /* one text in place of another */
     } cases[] = {
-        {"version 5", "version 6", "is of version 6; this weft reads 5"},
+        {"version 5", "version 7", "is of version 7; this weft reads 5 and 6"},
+        {"version 5", "version 6", "does not say in its metadata of which"},
         {"step 10", "step +10", "does not say in its metadata of which step"},
         {"run 0000", "run 000", "does not say in its metadata of which step"},
         {"\"weft\": ", "\"waft\": ", "does not say in its metadata"},

@@ -26,6 +26,7 @@ import tempfile
 import unittest
 
 from page_reader import read_page
+from products import WITHOUT_ONEDNN
 
 EXAMPLES = sys.argv.pop(2)
 BIN = sys.argv.pop(1)
@@ -49,6 +50,7 @@ class Runs(unittest.TestCase):
         self.addCleanup(shutil.rmtree, self.folder)
         self.environment = {name: value for name, value in os.environ.items()
                             if not name.startswith("WEFT_")}
+        self.environment.update(WITHOUT_ONEDNN)
 
     def path(self, name):
         return os.path.join(self.folder, name)

@@ -10,7 +10,7 @@ the byte, with what else travels as terms of their own:
          without, 2 (t - 1) / t of all rows, half as often. Terms: three numbers
          a row for the loss; gradients of norms, of shared rows only
     cp   rings (P - 1) of keys and values forwards; backwards the same again, and
-         P times their gradients. Ulysses (P - 1) / P of queries, keys, values
+         as much of their gradients. Ulysses (P - 1) / P of queries, keys, values
          and results, and the same of their gradients
     ep   a row for each token and other rank that has any of its experts, both
          ways, forwards and backwards; in fp8 towards them. Terms: what leads
@@ -31,6 +31,8 @@ import subprocess
 import sys
 import tempfile
 import unittest
+
+from products import WITHOUT_ONEDNN
 
 BIN = sys.argv.pop(1)
 NET = "net" in sys.argv[1:]
@@ -69,7 +71,7 @@ def tensor(ranks, shared, elem=REAL):
 
 def ring(ranks, tokens, kv_heads, elem=REAL):
     held = 2 * BATCH * tokens * kv_heads * WIDE * elem
-    return micro_batches(1) * LAYERS * held * (2 * (ranks - 1) + ranks)
+    return micro_batches(1) * LAYERS * held * 3 * (ranks - 1)
 
 
 def ulysses(ranks, tokens, kv_heads, elem=REAL):
@@ -107,7 +109,7 @@ class Volumes(unittest.TestCase):
     def train(self, ranks, settings, **variables):
         environment = {name: value for name, value in os.environ.items()
                        if not name.startswith("WEFT_")}
-        environment.update(variables)
+        environment.update(WITHOUT_ONEDNN, **variables)
         command = [RUN, "-n", str(ranks), TRAIN, self.path("job.yaml"),
                    "--metrics", self.path("metrics")]
         for setting in settings:

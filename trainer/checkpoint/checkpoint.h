@@ -67,7 +67,7 @@ typedef struct wefti_checkpoint_owner wefti_checkpoint_owner;
  * Whose state a step is. What must agree to go on from it: config_digest,
  * data_hash. The rest of the state that is no tensor: next_sequence. What only
  * tells how it was made: seed, and the pipeline's schedule, "" and 0 without
- * one.
+ * one, and what a trial of overlap had found.
  */
 typedef struct wefti_checkpoint_header {
     uint64_t step;
@@ -80,6 +80,7 @@ typedef struct wefti_checkpoint_header {
     uint64_t pipeline; /* ranks */
     uint64_t stages, chunks;
     char schedule[32];
+    char overlap[256]; /* trainer/overlap_verdict.h; "": nothing was tried */
 } wefti_checkpoint_header;
 
 /* What DONE says of its step. */

@@ -79,6 +79,7 @@ void wefti_checkpoint_header_pack(const wefti_checkpoint_header *header,
                                   char text[WEFTI_CHECKPOINT_ABOUT_BYTES])
 {
     char config[WEFTI_CHECKPOINT_HEX_BYTES], data[WEFTI_CHECKPOINT_HEX_BYTES];
+    const bool tried = header->overlap[0] != '\0';
     sodium_bin2hex(config, sizeof(config), header->config_digest, DIGEST);
     sodium_bin2hex(data, sizeof(data), header->data_hash, DIGEST);
     snprintf(text, WEFTI_CHECKPOINT_ABOUT_BYTES,
@@ -86,11 +87,22 @@ void wefti_checkpoint_header_pack(const wefti_checkpoint_header *header,
              ", session %016" PRIx64
              ", config %s, data %s, next_sequence %" PRIu64 ", seed %" PRIu64
              ", pipeline %" PRIu64 ", stages %" PRIu64 ", chunks %" PRIu64
-             ", schedule %.31s",
-             WEFTI_CHECKPOINT_VERSION, header->step, header->nranks,
-             header->origin.run, header->origin.session, config, data,
-             header->next_sequence, header->seed, header->pipeline,
-             header->stages, header->chunks, header->schedule);
+             "%s%.255s, schedule %.31s",
+             tried ? WEFTI_CHECKPOINT_VERSION_TRIED : WEFTI_CHECKPOINT_VERSION,
+             header->step, header->nranks, header->origin.run,
+             header->origin.session, config, data, header->next_sequence,
+             header->seed, header->pipeline, header->stages, header->chunks,
+             tried ? ", overlap " : "", header->overlap, header->schedule);
+}
+
+/* What stands behind the numbers. */
+static void read_words(const char *text, wefti_checkpoint_header *own)
+{
+    int length = 0;
+    if (sscanf(text, ", overlap %255[^,\n]%n", own->overlap, &length) != 1) {
+        length = 0;
+    }
+    (void)sscanf(text + length, ", schedule %31[^\n]", own->schedule);
 }
 
 /* What is read is right where writing it gives the same again. */
@@ -103,7 +115,7 @@ weft_status wefti_checkpoint_header_find(const char *path,
     char data[WEFTI_CHECKPOINT_HEX_BYTES] = "";
     wefti_checkpoint_header own = {.step = 0};
     const void *near = NULL;
-    int version = 0;
+    int version = 0, length = 0;
     const char *text =
         wefti_safetensors_find_note(list, WEFTI_CHECKPOINT_ABOUT, &near);
     (void)sscanf(text ? text : "",
@@ -111,19 +123,23 @@ weft_status wefti_checkpoint_header_find(const char *path,
                  ", session %" SCNx64
                  ", config %64[0-9a-f], data %64[0-9a-f], next_sequence "
                  "%" SCNu64 ", seed %" SCNu64 ", pipeline %" SCNu64
-                 ", stages %" SCNu64 ", chunks %" SCNu64 ", schedule %31[^\n]",
+                 ", stages %" SCNu64 ", chunks %" SCNu64 "%n",
                  &version, &own.step, &own.nranks, &own.origin.run,
                  &own.origin.session, config, data, &own.next_sequence,
-                 &own.seed, &own.pipeline, &own.stages, &own.chunks,
-                 own.schedule);
+                 &own.seed, &own.pipeline, &own.stages, &own.chunks, &length);
+    if (length > 0) {
+        read_words(text + length, &own);
+    }
     (void)read_hex(config, own.config_digest);
     (void)read_hex(data, own.data_hash);
     wefti_checkpoint_header_pack(&own, again);
     *header_out = own;
-    if (text && version > 0 && version != WEFTI_CHECKPOINT_VERSION) {
-        return wefti_error(WEFT_ERR_INVALID,
-                           "%.300s: is of version %d; this weft reads %d", path,
-                           version, WEFTI_CHECKPOINT_VERSION);
+    if (text && version > 0 && version != WEFTI_CHECKPOINT_VERSION &&
+        version != WEFTI_CHECKPOINT_VERSION_TRIED) {
+        return wefti_error(
+            WEFT_ERR_INVALID,
+            "%.300s: is of version %d; this weft reads %d and %d", path,
+            version, WEFTI_CHECKPOINT_VERSION, WEFTI_CHECKPOINT_VERSION_TRIED);
     }
     return text && strcmp(text, again) == 0
                ? WEFT_OK

@@ -30,11 +30,13 @@
 #define WEFTI_CHECKPOINT_INDEX   "index.json"
 #define WEFTI_CHECKPOINT_ABOUT   "weft" /* the note of the step */
 #define WEFTI_CHECKPOINT_VERSION 5
+/* With what a trial of overlap has found, which others lack. */
+#define WEFTI_CHECKPOINT_VERSION_TRIED 6
 
 enum {
     WEFTI_CHECKPOINT_HEX_BYTES = 2 * WEFTI_CHECKPOINT_DIGEST_BYTES + 1,
     WEFTI_CHECKPOINT_FILE_BYTES = 40, /* room for a file's name */
-    WEFTI_CHECKPOINT_ABOUT_BYTES = 512
+    WEFTI_CHECKPOINT_ABOUT_BYTES = 1024
 };
 
 typedef struct wefti_checkpoint_file {

@@ -72,6 +72,7 @@ static wefti_checkpoint_header make_header(const wefti_savepoint_save *save)
     memcpy(header.data_hash, replica->config.data->hash,
            sizeof(header.data_hash));
     snprintf(header.schedule, sizeof(header.schedule), "%s", info->name);
+    wefti_overlap_verdict_pack(&replica->config.overlap, header.overlap);
     return header;
 }
 

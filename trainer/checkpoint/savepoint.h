@@ -108,7 +108,8 @@ WEFT_NODISCARD weft_status wefti_savepoint_read_if_any(
 
 /*
  * wefti_savepoint_read_schedule - all ranks, before they have a replica: which
- * schedule the savepoint was made with that read would go on from.
+ * schedule the savepoint was made with that read would go on from, and what a
+ * trial of overlap had found.
  *
  * failed_out   as in wefti_replica
  *
@@ -119,6 +120,7 @@ typedef struct wefti_savepoint_schedule {
     int64_t inside; /* 1: of the step after */
     int64_t chunks; /* V */
     char name[sizeof(((weft_schedule_info *)NULL)->name)]; /* "": no pipeline */
+    wefti_overlap_verdict overlap;
 } wefti_savepoint_schedule;
 WEFT_NODISCARD weft_status wefti_savepoint_read_schedule(
     const wefti_savepoint *point, weft_comm *comm, const wefti_data *data,

@@ -374,6 +374,8 @@ static weft_status look_up(const wefti_savepoint *point, const wefti_data *data,
         schedule_out->chunks = (int64_t)header->chunks;
         memcpy(schedule_out->name, header->schedule,
                sizeof(schedule_out->name));
+        status = wefti_overlap_verdict_unpack(header->overlap,
+                                              &schedule_out->overlap);
     } else if (newest.step >= 0) {
         name_older(point, &expect, &newest);
     }

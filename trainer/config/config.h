@@ -120,6 +120,7 @@ typedef struct wefti_config {
         bool tensor;
         bool pipeline;
         bool expert;
+        bool trial;       /* before a run; what loses falls back */
         double bucket_mb; /* 1e6 bytes */
         int64_t comm_sms;
     } overlap;

@@ -203,9 +203,12 @@ const wefti_config_key wefti_config_keys[] = {
      .about = "stages pass on chunks of rows instead of whole micro-batches"},
     {BOOL(overlap, expert, "true"),
      .about = "dispatch and combine of experts run under compute"},
+    {BOOL(overlap, trial, "false"),
+     .about = "steps with and without overlap are timed before a run; classes "
+              "of transfers whose overlap loses block in it"},
     {REAL(overlap, bucket_mb, 0.001, 65536, "16"),
      .about = "size of a bucket of gradients, 1e6 bytes"},
-    {INT(overlap, comm_sms, 0, 1024, "0"), .now = "0",
+    {INT(overlap, comm_sms, 0, 1024, "0"),
      .about = "multiprocessors of a GPU that communication may keep; 0: all"},
 
     {WORD(memory, recompute, recomputes, "none"),

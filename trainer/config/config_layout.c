@@ -297,9 +297,17 @@ static weft_status check_warmup(const wefti_config *config)
                       steps);
 }
 
-/* The host writes from its own memory. */
+/* Communication keeps to a part of a GPU only; and the host writes from its own
+ * memory. */
 static weft_status check_device(const wefti_config *config)
 {
+    if (config->overlap.comm_sms > 0 &&
+        strcmp(config->train.device, "cuda") != 0) {
+        return refuse_key(config, "overlap", "comm_sms",
+                          "is a part of a GPU, and train.device: %s has no "
+                          "multiprocessors; allowed is 0",
+                          config->train.device);
+    }
     return strcmp(config->train.device, "host") != 0 &&
                    config->checkpoint.every > 0 && !config->checkpoint.async
                ? refuse_key(config, "checkpoint", "async",
@@ -314,19 +322,13 @@ static weft_status check_device(const wefti_config *config)
 static weft_status check_documents(const wefti_config *config)
 {
     const int64_t end = config->data.document_end;
-    if (end >= config->model.vocab) {
-        return refuse_key(config, "data", "document_end",
-                          "is no token of model.vocab %lld; allowed is -1 to "
-                          "%lld",
-                          (long long)config->model.vocab,
-                          (long long)config->model.vocab - 1);
-    }
-    return end >= 0 && strcmp(config->train.device, "cuda") == 0
-               ? wefti_config_refuse(
-                     config, WEFT_ERR_UNSUPPORTED, "data", "document_end",
-                     "is not possible in this version with train.device: "
-                     "cuda; allowed is -1")
-               : WEFT_OK;
+    return end < config->model.vocab
+               ? WEFT_OK
+               : refuse_key(config, "data", "document_end",
+                            "is no token of model.vocab %lld; allowed is -1 to "
+                            "%lld",
+                            (long long)config->model.vocab,
+                            (long long)config->model.vocab - 1);
 }
 
 /* Averages and moments in the host's memory. */

@@ -3,9 +3,13 @@
  * trainer/model/attend_ring.c - attention while keys and values come round.
  *
  *   F   own keys | r-1's | r+1's | ...     each merged by its log-sum-exp
- *   I   own keys | r-1's | r-2's | ...     with the final one
- *       own sums | r-1's | r-2's | ...     of gradients, one step behind; at
- *                                          the end they are at home
+ *   I   own keys | r-1's | own | r-2's | own ...     with the final one
+ *         sums of  r-1's --> next rank, while own keys are computed; at the end
+ *                  the others' gradients of own keys come home
+ *
+ * Of own keys a piece is computed at the beginning, while the first of others
+ * come, and one behind each block whose gradients go on their way, so that
+ * these are at the next rank when it needs them.
  *
  * Blocks and sums that travel are of the model's type. Of bf16 results and
  * gradients of queries are added up in f32, and rounded at the end; of a sum
@@ -22,6 +26,11 @@
 #include "trainer/model/context_link.h"
 #include "trainer/program/node_comm.h"
 #include "trainer/program/node_math.h"
+
+#include <math.h>
+
+/* Own keys are cut behind a multiple of so many queries. */
+enum { PIECE_QUERIES = 16 };
 
 /* A round; without other ranks own block stands for theirs. */
 typedef struct key_round {
@@ -84,9 +93,9 @@ static void note_begin(const wefti_node_args *args, const key_round *round)
 }
 
 /*
- * A sum leaves when compute has done with it, and is needed at the same moment
- * where it goes. A block of keys has room once the one before the last of its
- * way is used up; serial steps wait for it there.
+ * A sum that has been passed on is needed where the next one is. A block of
+ * keys has room once the one before the last of its way is used up; serial
+ * steps wait for it there.
  */
 static void note_next(const wefti_node_args *args, const key_round *round,
                       size_t order)
@@ -94,9 +103,7 @@ static void note_next(const wefti_node_args *args, const key_round *round,
     const size_t places = count_places(args);
     const size_t ahead = count_ahead(args, round);
     if (carries(args, round)) {
-        if (order > 0 && order <= places) {
-            note(args, round, WEFTI_SCORE_POST, order);
-            note(args, round, WEFTI_SCORE_SERIAL, order);
+        if (order > 0) {
             note(args, round, WEFTI_SCORE_AWAIT, order);
         }
         return;
@@ -149,10 +156,10 @@ static weft_status next_block(const wefti_node_args *args, key_round *round,
     const wefti_context *context = &shape->context;
     const size_t places = wefti_context_ring(context);
     if (!wefti_node_exchanges(args->pass, WEFTI_LINK_CONTEXT)) {
-        *block_out = order < places ? round->own : NULL;
-        *owner_out =
-            (int)((context->part / wefti_context_ulysses(context) + order) %
-                  places);
+        const size_t sums = carries(args, round); /* without own */
+        const size_t place = wefti_context_place(context);
+        *block_out = order + sums < places ? round->own : NULL;
+        *owner_out = (int)((place + order + sums) % places);
         return WEFT_OK;
     }
     wefti_node_stop(args->pass, WEFTI_LINK_CONTEXT);
@@ -172,6 +179,24 @@ static weft_status next(const wefti_node_args *args, key_round *round,
         note_next(args, round, order);
     }
     weft_status status = next_block(args, round, order, block_out, owner_out);
+    wefti_score_end(score_of(args));
+    return status;
+}
+
+/* What has been added to the sum that came last is all that this rank adds. */
+static weft_status pass_on(const wefti_node_args *args, const key_round *sums)
+{
+    weft_status status = WEFT_OK;
+    wefti_score_begin(score_of(args));
+    if (score_of(args)) {
+        note(args, sums, WEFTI_SCORE_POST, sums->order);
+        note(args, sums, WEFTI_SCORE_SERIAL, sums->order);
+    }
+    if (wefti_node_exchanges(args->pass, WEFTI_LINK_CONTEXT)) {
+        wefti_node_stop(args->pass, WEFTI_LINK_CONTEXT);
+        status = wefti_ring_pass_on(sums->ring, args->pass->compute);
+        wefti_node_resume(args->pass, WEFTI_LINK_CONTEXT);
+    }
     wefti_score_end(score_of(args));
     return status;
 }
@@ -228,7 +253,7 @@ static weft_status forward(const wefti_node_args *args)
         args->pass->idle
             ? WEFT_OK
             : wefti_node_pack_keys(args, &heads, args->pass->link->own,
-                                   v[WEFTI_ATTEND_QKV], false);
+                                   v[WEFTI_ATTEND_QKV]);
     if (status == WEFT_OK) {
         status = attend_round(args, &heads, out);
     }
@@ -242,31 +267,81 @@ static weft_status forward(const wefti_node_args *args)
                                  width, false);
 }
 
-/* Gradients of a block's keys, to the sum that came; the first is the sum. */
+static wefti_node_slopes slopes_of(const wefti_node_args *args, real *dkeys,
+                                   size_t keys_stride)
+{
+    void *const *v = args->values;
+    return (wefti_node_slopes){.dqkv = v[WEFTI_ATTEND_DQKV_SUM],
+                               .dkeys = dkeys,
+                               .keys_stride = keys_stride,
+                               .dout = v[WEFTI_ATTEND_DOUT],
+                               .lse = v[WEFTI_ATTEND_LSE],
+                               .delta = v[WEFTI_ATTEND_DELTA]};
+}
+
+/* Gradients of a block's keys, to the sum that came; the first begins it. */
 static weft_status slope_block(const wefti_node_args *args,
-                               const wefti_node_heads *heads,
-                               const wefti_node_seen *seen,
-                               wefti_node_slopes *slopes, void *keys,
-                               void *sums)
+                               const wefti_node_heads *heads, int owner,
+                               const void *keys, void *sums, bool first)
 {
     const wefti_context_link *link = args->pass->link;
     const void *qkv = args->values[WEFTI_ATTEND_QKV];
     const size_t width = wefti_node_heads_keys(heads);
-    const wefti_node_matrix to = {sums, width}, from = {link->slopes, width};
     const size_t tokens = args->rows * heads->spread;
+    const wefti_node_matrix to = {sums, width}, from = {link->slopes, width};
+    const wefti_node_seen seen = see(args, heads, owner);
+    real *dkeys = rounds(args) ? link->slopes : sums;
+    const wefti_node_slopes slopes = slopes_of(args, dkeys, width);
     weft_status status = WEFT_OK;
-    slopes->dkeys = rounds(args) ? link->slopes : sums;
-    if (rounds(args) && slopes->accumulate) {
-        status = wefti_node_clear(args, link->slopes, tokens * width);
+    if (args->pass->idle || (!first && seen.block.queries == 0)) {
+        return WEFT_OK;
     }
-    if (status == WEFT_OK) {
+    if (first || rounds(args)) {
+        status = wefti_node_clear(args, dkeys, tokens * width);
+    }
+    if (status == WEFT_OK && seen.block.queries > 0) {
         status =
-            wefti_node_block_backward(args, heads, seen, slopes, qkv, keys);
+            wefti_node_block_backward(args, heads, &seen, &slopes, qkv, keys);
     }
     return status == WEFT_OK && rounds(args)
-               ? wefti_node_round_rows(args, &to, &from, tokens, width,
-                                       slopes->accumulate)
+               ? wefti_node_round_rows(args, &to, &from, tokens, width, !first)
                : status;
+}
+
+/* Of so many queries that see no key behind themselves, those before a piece:
+ * all pieces have the same work. */
+static size_t piece_start(size_t queries, size_t piece, size_t pieces)
+{
+    const double share = sqrt((double)piece / (double)pieces);
+    const size_t start = (size_t)((double)queries * share);
+    return piece == pieces ? queries : start - start % PIECE_QUERIES;
+}
+
+/* Of own keys a piece, straight into where their gradients belong. */
+static weft_status slope_own(const wefti_node_args *args,
+                             const wefti_node_heads *heads, size_t piece)
+{
+    const wefti_model_shape *shape = args->node->context;
+    const void *qkv = args->values[WEFTI_ATTEND_QKV];
+    const size_t queries = wefti_node_heads_out(heads);
+    real *dqkv = args->values[WEFTI_ATTEND_DQKV_SUM];
+    const wefti_node_slopes slopes =
+        slopes_of(args, dqkv + queries, wefti_node_heads_qkv(heads));
+    wefti_node_seen seen =
+        see(args, heads, (int)wefti_context_place(&shape->context));
+    wefti_context_block *block = &seen.block;
+    const size_t pieces = count_places(args);
+    const size_t first = piece_start(block->queries, piece, pieces);
+    const size_t end = piece_start(block->queries, piece + 1, pieces);
+    if (args->pass->idle || first == end) {
+        return WEFT_OK;
+    }
+    block->query += first;
+    block->queries = end - first;
+    block->keys = end; /* the place's own are a triangle */
+    block->offset += (int64_t)first;
+    return wefti_node_block_backward(args, heads, &seen, &slopes, qkv,
+                                     wefti_node_skip(args, qkv, queries));
 }
 
 /* Both rounds: keys, and the sums of their gradients. */
@@ -274,19 +349,20 @@ static weft_status slope_rounds(const wefti_node_args *args,
                                 const wefti_node_heads *heads)
 {
     const wefti_context_link *link = args->pass->link;
-    void *const *v = args->values;
-    wefti_node_slopes slopes = {.dqkv = v[WEFTI_ATTEND_DQKV_SUM],
-                                .dout = v[WEFTI_ATTEND_DOUT],
-                                .lse = v[WEFTI_ATTEND_LSE],
-                                .delta = v[WEFTI_ATTEND_DELTA]};
     key_round of_keys, of_sums;
+    void *keys, *sums;
+    int owner;
     weft_status status = begin(args, &of_keys, link->keys_again, link->own);
     if (status == WEFT_OK) {
         status = begin(args, &of_sums, link->sums, link->own_sum);
     }
+    if (status == WEFT_OK) {
+        status = next(args, &of_keys, &keys, &owner);
+    }
+    if (status == WEFT_OK) {
+        status = slope_own(args, heads, 0);
+    }
     while (status == WEFT_OK) {
-        void *keys, *sums = NULL;
-        int owner;
         status = next(args, &of_keys, &keys, &owner);
         if (status == WEFT_OK) {
             status = next(args, &of_sums, &sums, &owner);
@@ -294,31 +370,38 @@ static weft_status slope_rounds(const wefti_node_args *args,
         if (status != WEFT_OK || !keys) {
             return status;
         }
-        const wefti_node_seen seen = see(args, heads, owner);
-        if (seen.block.queries > 0 && !args->pass->idle) {
-            status = slope_block(args, heads, &seen, &slopes, keys, sums);
+        status =
+            slope_block(args, heads, owner, keys, sums, of_sums.order == 1);
+        if (status == WEFT_OK) {
+            status = pass_on(args, &of_sums);
         }
-        slopes.accumulate = true;
+        if (status == WEFT_OK) {
+            status = slope_own(args, heads, of_sums.order);
+        }
     }
     return status;
 }
 
-/* Gradients of queries, and of keys that have come home, to where those were.
- */
+/* Gradients to where queries and keys were; those of keys that others have
+ * added up are home. */
 static weft_status put_slopes(const wefti_node_args *args,
                               const wefti_node_heads *heads)
 {
     void *const *v = args->values;
     void *slopes = v[WEFTI_ATTEND_DQKV];
     const size_t row = wefti_node_heads_qkv(heads);
+    const size_t width = wefti_node_heads_keys(heads);
+    const size_t tokens = args->rows * heads->spread;
     const wefti_node_matrix to = {slopes, row};
     const wefti_node_matrix from = {v[WEFTI_ATTEND_DQKV_SUM], row};
+    const wefti_node_matrix keys = {
+        wefti_node_skip(args, slopes, wefti_node_heads_out(heads)), row};
+    const wefti_node_matrix others = {args->pass->link->own_sum, width};
     weft_status status =
-        wefti_node_round_rows(args, &to, &from, args->rows * heads->spread,
-                              wefti_node_heads_out(heads), false);
+        wefti_node_round_rows(args, &to, &from, tokens, row, false);
     if (status == WEFT_OK) {
-        status = wefti_node_pack_keys(args, heads, args->pass->link->own_sum,
-                                      slopes, true);
+        status =
+            wefti_node_copy_rows(args, &keys, &others, tokens, width, true);
     }
     return status == WEFT_OK ? wefti_node_turn(args, heads, slopes, true)
                              : status;
@@ -336,8 +419,13 @@ static weft_status inputs(const wefti_node_args *args)
         wefti_node_delta(args, &heads, v[WEFTI_ATTEND_DELTA],
                          v[WEFTI_ATTEND_OUT], v[WEFTI_ATTEND_DOUT]);
     if (status == WEFT_OK) {
-        status = wefti_node_pack_keys(args, &heads, link->own,
-                                      v[WEFTI_ATTEND_QKV], false);
+        status =
+            wefti_node_pack_keys(args, &heads, link->own, v[WEFTI_ATTEND_QKV]);
+    }
+    if (status == WEFT_OK) { /* all is added to what is there */
+        status =
+            wefti_node_clear(args, v[WEFTI_ATTEND_DQKV_SUM],
+                             args->rows * args->widths[WEFTI_ATTEND_DQKV_SUM]);
     }
     if (status == WEFT_OK) {
         status = slope_rounds(args, &heads);

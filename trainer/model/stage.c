@@ -127,6 +127,12 @@ void wefti_stage_destroy(wefti_stage *stage)
     }
 }
 
+weft_status wefti_stage_agree(const wefti_stage *stage, weft_comm *comm,
+                              weft_class class_id)
+{
+    return wefti_program_agree(&stage->program, comm, class_id);
+}
+
 static wefti_program_pass begin(const wefti_stage *stage,
                                 const wefti_stage_pass *how)
 {

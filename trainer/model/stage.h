@@ -92,6 +92,11 @@ WEFT_NODISCARD weft_status wefti_stage_create(const wefti_stage_config *config,
                                               wefti_stage **stage_out);
 void wefti_stage_destroy(wefti_stage *stage); /* NULL is legal */
 
+/* wefti_program_agree of its program. */
+WEFT_NODISCARD weft_status wefti_stage_agree(const wefti_stage *stage,
+                                             weft_comm *comm,
+                                             weft_class class_id);
+
 bool wefti_stage_is_last(const wefti_stage *stage);
 
 /* Rows of a sequence that this rank has in a part of the model. */

@@ -239,6 +239,24 @@ static weft_status make_stages(wefti_pipe *pipe, const wefti_parameters *plan)
     return wefti_workspace_alloc(&pipe->workspace);
 }
 
+/* Ranks that exchange within a stage post in one order: known before it runs,
+ * as else they would wait for each other. */
+static weft_status agree_on_stages(const wefti_pipe *pipe)
+{
+    static const wefti_mesh_link links[] = {
+        WEFTI_MESH_TENSOR, WEFTI_MESH_CONTEXT, WEFTI_MESH_EXPERTS};
+    weft_status status = WEFT_OK;
+    for (size_t i = 0; i < sizeof(links) / sizeof(*links); i++) {
+        weft_comm *comm = pipe->mesh->comms[links[i]];
+        for (size_t k = 0; comm && k < pipe->stage_count && status == WEFT_OK;
+             k++) {
+            status = wefti_stage_agree(pipe->stages[k].stage, comm,
+                                       wefti_mesh_class(links[i]));
+        }
+    }
+    return status;
+}
+
 /* Whether the rank has the first or the last stage of a direction, or the one
  * where the encoder's rows and the tokens join: one that reads a batch. */
 static bool has_end(const wefti_pipe *pipe)
@@ -412,6 +430,9 @@ weft_status wefti_pipe_open(wefti_pipe *pipe, const wefti_pipe_config *config,
     }
     if (status == WEFT_OK) {
         status = make_stages(pipe, &replica->plan);
+    }
+    if (status == WEFT_OK) {
+        status = agree_on_stages(pipe);
     }
     if (status == WEFT_OK) {
         status = make_experts(pipe, replica);

@@ -65,7 +65,7 @@ static weft_status finish(void *context, size_t tensor)
     operation *act = context;
     wefti_replica *replica = act->replica;
     const wefti_tensor *own = &replica->plan.tensors[tensor];
-    wefti_gradient *sum = &replica->groups[own->info.group].gradient;
+    const wefti_gradient *sum = &replica->groups[own->info.group].gradient;
     if (!own->opens) {
         return WEFT_OK;
     }
@@ -99,7 +99,8 @@ static void begin(operation *act, void *context, const weft_pipeline_work *work)
                        .micro = micro};
     for (size_t g = 0; g < replica->plan.group_count; g++) {
         act->pass.values[g] = replica->groups[g].values;
-        act->pass.gradients[g] = replica->groups[g].gradient.leaf;
+        act->pass.gradients[g] =
+            wefti_gradient_place(&replica->groups[g].gradient, own->weighed);
     }
     act->pass.batch = &act->batch;
     act->pass.hooks = &act->hooks;

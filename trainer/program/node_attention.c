@@ -81,14 +81,16 @@ static parts parts_of(const wefti_node_args *args, const void *qkv,
                 width)};
 }
 
-/* Attention of so many sequences. */
-static wefti_math_heads attends(const wefti_node_heads *heads, size_t sequences)
+/* Attention of so many sequences, or of a document. */
+static wefti_math_heads attends(const wefti_node_heads *heads, size_t sequences,
+                                bool document)
 {
     return (wefti_math_heads){.sequences = sequences,
                               .heads = heads->heads,
                               .kv_heads = heads->kv_heads,
                               .scale = 1.0 / sqrt((double)heads->head_dim),
-                              .causal = !heads->sees_all};
+                              .causal = !heads->sees_all,
+                              .once = document};
 }
 
 /* Queries and keys lie side by side: one turn for all heads of a sequence. */
@@ -184,7 +186,8 @@ weft_status wefti_node_attention_forward(const wefti_node_args *args,
         const parts in = parts_in(args, qkv, heads, &own);
         const tensor o = rows_of(args, out, &own, wefti_node_heads_out(heads));
         const tensor sums = sums_of(lse, &own, heads->heads);
-        const wefti_math_heads how = attends(heads, own.sequences);
+        const wefti_math_heads how =
+            attends(heads, own.sequences, all.walk.documents->starts != NULL);
         status = wefti_stream_attention_forward(
             args->pass->compute, &o, &sums, &in.q, &in.k, &in.v, &how, false);
     }
@@ -219,7 +222,8 @@ weft_status wefti_node_attention_backward(const wefti_node_args *args,
         const tensor above = rows_of(args, dout, &own, width);
         const tensor sums = sums_of(lse, &own, heads->heads);
         const tensor dots = sums_of(delta, &own, heads->heads);
-        const wefti_math_heads how = attends(heads, own.sequences);
+        const wefti_math_heads how =
+            attends(heads, own.sequences, all.walk.documents->starts != NULL);
         status = wefti_stream_attention_backward(
             args->pass->compute, &d.q, &d.k, &d.v, &above, &in.q, &in.k, &in.v,
             &o, &sums, &dots, &how, false);
@@ -254,7 +258,7 @@ static block block_of(const wefti_node_args *args,
                  .queries = sequences * seen->queries,
                  .key = seen->key,
                  .keys = sequences * seen->keys,
-                 .how = attends(heads, sequences)};
+                 .how = attends(heads, sequences, false)};
     own.how.causal = seen->causal;
     own.how.causal_offset = seen->offset;
     return own;
@@ -272,7 +276,7 @@ static block document_block(const wefti_node_args *args,
                  .queries = cut->queries,
                  .key = cut->key,
                  .keys = cut->keys,
-                 .how = attends(heads, 1)};
+                 .how = attends(heads, 1, true)};
     own.how.causal = cut->causal;
     own.how.causal_offset = cut->offset;
     return own;
@@ -302,9 +306,9 @@ static tensor sums_of_queries(const block *own, size_t i, const real *at)
 }
 
 static tensor of_keys(const block *own, size_t i, const void *at,
-                      const wefti_node_heads *heads, bool values)
+                      const wefti_node_heads *heads, size_t stride, bool values)
 {
-    const size_t stride = wefti_node_heads_keys(heads), width = stride / 2;
+    const size_t width = wefti_node_heads_keys(heads) / 2;
     const size_t first =
         (i * own->step + own->key) * stride + (values ? width : 0);
     return strided(own->args, wefti_node_skip(own->args, at, first), own->keys,
@@ -312,9 +316,10 @@ static tensor of_keys(const block *own, size_t i, const void *at,
 }
 
 static tensor reals_of_keys(const block *own, size_t i, const real *at,
-                            const wefti_node_heads *heads, bool values)
+                            const wefti_node_heads *heads, size_t stride,
+                            bool values)
 {
-    const size_t stride = wefti_node_heads_keys(heads), width = stride / 2;
+    const size_t width = wefti_node_heads_keys(heads) / 2;
     return (tensor){(void *)(at + (i * own->step + own->key) * stride +
                              (values ? width : 0)),
                     WEFTI_REAL_DTYPE, own->keys, width, stride};
@@ -330,8 +335,9 @@ static weft_status forward_block(const block *own,
     const tensor sums = sums_of_queries(own, i, lse);
     const tensor q =
         of_queries(own, i, qkv, width, wefti_node_heads_qkv(heads));
-    const tensor k = of_keys(own, i, keys, heads, false);
-    const tensor v = of_keys(own, i, keys, heads, true);
+    const size_t stride = wefti_node_heads_keys(heads);
+    const tensor k = of_keys(own, i, keys, heads, stride, false);
+    const tensor v = of_keys(own, i, keys, heads, stride, true);
     return wefti_stream_attention_forward(own->args->pass->compute, &o, &sums,
                                           &q, &k, &v, &own->how, merge);
 }
@@ -401,18 +407,20 @@ static weft_status backward_block(const block *own,
 {
     const size_t width = wefti_node_heads_out(heads);
     const size_t row = wefti_node_heads_qkv(heads);
+    const size_t stride = slopes->keys_stride;
     const tensor dq = reals_of_queries(own, i, slopes->dqkv, width, row);
-    const tensor dk = reals_of_keys(own, i, slopes->dkeys, heads, false);
-    const tensor dv = reals_of_keys(own, i, slopes->dkeys, heads, true);
+    const tensor dk =
+        reals_of_keys(own, i, slopes->dkeys, heads, stride, false);
+    const tensor dv = reals_of_keys(own, i, slopes->dkeys, heads, stride, true);
     const tensor above = of_queries(own, i, slopes->dout, width, width);
     const tensor q = of_queries(own, i, qkv, width, row);
-    const tensor k = of_keys(own, i, keys, heads, false);
-    const tensor v = of_keys(own, i, keys, heads, true);
+    const tensor k = of_keys(own, i, keys, heads, stride, false);
+    const tensor v = of_keys(own, i, keys, heads, stride, true);
     const tensor sums = sums_of_queries(own, i, slopes->lse);
     const tensor dots = sums_of_queries(own, i, slopes->delta);
-    return wefti_stream_attention_backward(
-        own->args->pass->compute, &dq, &dk, &dv, &above, &q, &k, &v, NULL,
-        &sums, &dots, &own->how, slopes->accumulate);
+    return wefti_stream_attention_backward(own->args->pass->compute, &dq, &dk,
+                                           &dv, &above, &q, &k, &v, NULL, &sums,
+                                           &dots, &own->how, true);
 }
 
 weft_status wefti_node_block_backward(const wefti_node_args *args,
@@ -433,14 +441,13 @@ weft_status wefti_node_block_backward(const wefti_node_args *args,
 
 weft_status wefti_node_pack_keys(const wefti_node_args *args,
                                  const wefti_node_heads *heads, void *keys,
-                                 void *qkv, bool back)
+                                 const void *qkv)
 {
     const size_t row = wefti_node_heads_qkv(heads);
     const size_t width = wefti_node_heads_keys(heads);
-    const wefti_node_matrix beside = {
+    const wefti_node_matrix from = {
         wefti_node_skip(args, qkv, wefti_node_heads_out(heads)), row};
-    const wefti_node_matrix alone = {keys, width};
-    return wefti_node_copy_rows(args, back ? &beside : &alone,
-                                back ? &alone : &beside, tokens_of(args, heads),
-                                width, false);
+    const wefti_node_matrix to = {keys, width};
+    return wefti_node_copy_rows(args, &to, &from, tokens_of(args, heads), width,
+                                false);
 }

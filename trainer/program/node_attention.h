@@ -64,25 +64,22 @@ WEFT_NODISCARD weft_status wefti_node_block_forward(
     const wefti_node_seen *seen, real *out, real *lse, const void *qkv,
     const void *keys, bool merge);
 
-/*
- * dqkv's queries and dkeys are added to; without accumulate, which is of a
- * block as large as the place, overwritten.
- */
+/* dqkv's queries and dkeys are added to. keys_stride: from one token's keys to
+ * the next one's, and so of dkeys. */
 typedef struct wefti_node_slopes {
     real *dqkv, *dkeys;
+    size_t keys_stride;
     const void *dout;
     const real *lse, *delta;
-    bool accumulate;
 } wefti_node_slopes;
 WEFT_NODISCARD weft_status wefti_node_block_backward(
     const wefti_node_args *args, const wefti_node_heads *heads,
     const wefti_node_seen *seen, const wefti_node_slopes *slopes,
     const void *qkv, const void *keys);
 
-/* Keys out of rows of q, k, v, or back into them. */
+/* Keys out of rows of q, k, v. */
 WEFT_NODISCARD weft_status wefti_node_pack_keys(const wefti_node_args *args,
                                                 const wefti_node_heads *heads,
-                                                void *keys, void *qkv,
-                                                bool back);
+                                                void *keys, const void *qkv);
 
 #endif

@@ -5,6 +5,7 @@
 #include "trainer/program/program_check.h"
 
 #include "base/error.h"
+#include "weft/op.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -192,9 +193,10 @@ static uint64_t mix(uint64_t digest, const void *bytes, size_t count)
     return digest;
 }
 
-/* Of what is posted: its label and its block's kind, not its layer. */
-uint64_t wefti_program_digest(const wefti_program *program,
-                              const wefti_order *order, weft_class class_id)
+/* Of the order in which a pass posts to a class: label and kind of block, not
+ * which layer. No POST: 0. */
+static uint64_t digest_posts(const wefti_program *program,
+                             const wefti_order *order, weft_class class_id)
 {
     const uint64_t empty = UINT64_C(14695981039346656037);
     uint64_t digest = empty;
@@ -212,24 +214,46 @@ uint64_t wefti_program_digest(const wefti_program *program,
     return digest == empty ? 0 : digest;
 }
 
-weft_status wefti_program_check_ranks(const wefti_program *const *programs,
-                                      size_t count, weft_class class_id)
+/* A rank's, pass by pass. */
+typedef struct post_digests {
+    uint64_t of[WEFTI_ORDERS];
+} post_digests;
+
+static weft_status compare_posts(const post_digests *ranks, int nranks,
+                                 weft_class class_id)
 {
     for (size_t order = 0; order < WEFTI_ORDERS; order++) {
-        uint64_t first =
-            count ? wefti_program_digest(programs[0],
-                                         &programs[0]->orders[order], class_id)
-                  : 0;
-        for (size_t i = 1; i < count; i++) {
-            if (wefti_program_digest(programs[i], &programs[i]->orders[order],
-                                     class_id) != first) {
+        for (int rank = 1; rank < nranks; rank++) {
+            if (ranks[rank].of[order] != ranks[0].of[order]) {
                 return wefti_error(
                     WEFT_ERR_INVALID,
-                    "program: in %s rank %zu posts to class %s in another "
+                    "program: in %s rank %d posts to class %s in another "
                     "order than rank 0",
-                    wefti_order_text(order), i, weft_class_text(class_id));
+                    wefti_order_text(order), rank, weft_class_text(class_id));
             }
         }
     }
     return WEFT_OK;
+}
+
+weft_status wefti_program_agree(const wefti_program *program, weft_comm *comm,
+                                weft_class class_id)
+{
+    const int nranks = weft_comm_get_nranks(comm);
+    post_digests own, *ranks = calloc((size_t)nranks, sizeof(*ranks));
+    if (!ranks) {
+        return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for %d ranks",
+                           nranks);
+    }
+    for (size_t order = 0; order < WEFTI_ORDERS; order++) {
+        own.of[order] =
+            digest_posts(program, &program->orders[order], class_id);
+    }
+    weft_status status =
+        weft_allgather(&own, ranks, sizeof(own), WEFT_DTYPE_U8, comm, NULL);
+    if (status == WEFT_OK) {
+        status = compare_posts(ranks, nranks, class_id);
+    }
+    free(ranks);
+    return status;
 }

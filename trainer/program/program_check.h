@@ -7,6 +7,7 @@
 #define TRAINER_PROGRAM_PROGRAM_CHECK_H
 
 #include "trainer/program/program.h"
+#include "weft/comm.h"
 
 #include <stdint.h>
 
@@ -25,20 +26,18 @@
 WEFT_NODISCARD weft_status wefti_program_check(const wefti_program *program);
 
 /*
- * wefti_program_digest - of the order in which a pass posts to a class: ranks
- * of one communicator must have the same. No POST: 0.
- */
-uint64_t wefti_program_digest(const wefti_program *program,
-                              const wefti_order *order, weft_class class_id);
-
-/*
- * wefti_program_check_ranks - that all programs of a communicator's ranks post
- * to each class in one order, in each pass. Programs are as F, I, W, B.
+ * wefti_program_agree - that a communicator's ranks post to it in one order, in
+ * each pass: what is posted, of which kind of block. Collective over comm, one
+ * small all-gather; all ranks return the same.
  *
- * Returns     OK | ERR_INVALID (the text names rank, class and pass).
+ * class_id    of what is posted there
+ *
+ * Returns     OK | ERR_INVALID (the text names rank, class and pass) |
+ *             ERR_NO_MEMORY | the communicator's fault.
  */
-WEFT_NODISCARD weft_status wefti_program_check_ranks(
-    const wefti_program *const *programs, size_t count, weft_class class_id);
+WEFT_NODISCARD weft_status wefti_program_agree(const wefti_program *program,
+                                               weft_comm *comm,
+                                               weft_class class_id);
 
 /* "F", "I", "W" or "B". */
 const char *wefti_order_text(size_t order);

@@ -58,9 +58,10 @@ typedef struct wefti_metrics_step {
     double hiding_ratio;
     double hiding_ceiling; /* what H can be: trainer/measure.h */
     double rest_ms, bare_cpu_ms;
+    double bare_hiding_ratio; /* H_bare */
     double s_C; /* interference: compute beside transfers / alone */
     double s_M; /* interference: transfers beside compute / alone */
-    double bubble_planned_ms;
+    double bubble_planned_ms; /* of a pipeline's median step, on paper */
 } wefti_metrics_step;
 
 /*

@@ -107,13 +107,6 @@ weft_status wefti_page_open_steps(wefti_page *page, size_t actions)
     return wefti_step_log_init(&page->steps, actions, WEFTI_SUMMARY_STEPS);
 }
 
-void wefti_page_keep(wefti_page *page, const weft_pipeline *pipeline,
-                     const wefti_metrics_step *step)
-{
-    wefti_step_log_add(&page->steps, step->step, step->step_ms,
-                       weft_pipeline_get_spans(pipeline));
-}
-
 void wefti_page_add(wefti_page *page, const wefti_metrics_step *step)
 {
     wefti_history_add(&page->history, step);

@@ -55,11 +55,6 @@ void wefti_page_note(wefti_page *page, const wefti_metrics_step *step);
 WEFT_NODISCARD weft_status wefti_page_open_steps(wefti_page *page,
                                                  size_t actions);
 
-/* When the actions of a pipeline's step ran, just after it; all ranks keep the
- * same steps, the last ones. */
-void wefti_page_keep(wefti_page *page, const weft_pipeline *pipeline,
-                     const wefti_metrics_step *step);
-
 /* Rank 0: the same step, once all is known of it. */
 void wefti_page_add(wefti_page *page, const wefti_metrics_step *step);
 

@@ -23,6 +23,8 @@ function putTiles() {
     const tile = (name, value, more) => html("div", {class: "tile"},
         html("span", {}, name), html("b", {}, value), html("span", {}, more));
     const hidden = summary.overlap_ratio;
+    const known = "measured" in summary &&
+        summary.measured.hiding_ratio !== null;
     const tiles = [];
     if (facts.val_loss !== null) {
         tiles.push(tile("validation loss", fixed(facts.val_loss, 4), "from " +
@@ -33,11 +35,14 @@ function putTiles() {
             "all ranks, median step"));
         tiles.push(tile("step", fixed(median.step_ms, 2) + " ms",
             percent(median.compute_ms, median.step_ms) + " of it compute"));
-        tiles.push(tile("O, transfers under compute",
-            hidden === null ? "n/a" : percent(hidden),
-            hidden === null ? "there are none"
-                : crowded ? "oversubscribed: proves nothing"
-                    : "of their time, median"));
+        tiles.push(known
+            ? tile("H", fixed(summary.measured.hiding_ratio, 2),
+                summary.measured.verdict)
+            : tile("O, transfers under compute",
+                hidden === null ? "n/a" : percent(hidden),
+                hidden === null ? "there are none"
+                    : crowded ? "oversubscribed: proves nothing"
+                        : "of their time, median"));
     }
     if (summary.mfu !== null) {
         tiles.push(tile("MFU", percent(summary.mfu),
@@ -366,6 +371,25 @@ function putTrials() {
 
 /* ---- what is counted ---------------------------------------------------- */
 
+function putOverlap() {
+    if (summary.overlap_trial === null) {
+        return;
+    }
+    section("Overlap's own trial",
+        table("overlap", ["<class", "H", "overlapped, ms", "blocking",
+            "spread", "<"],
+        Object.entries(summary.overlap_trial.classes).map(([name, own]) =>
+            [name, own.lost ? "n/a" : "", fixed(own.overlapped_ms, 3),
+                fixed(own.blocking_ms, 3), fixed(own.spread_ms, 3),
+                own.verdict])),
+        note((summary.overlap_trial.resumed
+            ? "As the checkpoint has it that this run went on from: "
+            : "Tried before the run: ") +
+            "steps under compute and blocking ones took turns; medians of " +
+            "the slowest rank. A class whose overlap lost by more than " +
+            "three spreads blocks in this run."));
+}
+
 function putMeasured() {
     if (!("measured" in summary)) {
         return;
@@ -395,11 +419,12 @@ function putMeasured() {
             fixed(own.without_ms.median, 3), fixed(own.serial_ms.median, 3),
             fixed(own.overlap_ratio, 4), fixed(own.hiding_ratio, 4),
             own.verdict])),
-        table("ceilings", ["<class", "H", "at most", "not hidden, ms",
+        table("ceilings", ["<class", "H", "at most", "H_bare", "not hidden, ms",
             "rest", "c", "not hidden / (rest + c)", "<"],
         [...Object.entries(measured.classes), ["all", measured]].map(
             ([name, own]) => [name, fixed(own.hiding_ratio, 4),
-                fixed(own.hiding_ceiling, 4), fixed(own.not_hidden_ms, 3),
+                fixed(own.hiding_ceiling, 4), fixed(own.bare_hiding_ratio, 4),
+                fixed(own.not_hidden_ms, 3),
                 fixed(own.rest_ms, 3), fixed(own.bare_cpu_ms, 3),
                 fixed(own.not_hidden_ratio, 3),
                 own.exceeds ? "more than 1.15 times" : ""])),
@@ -409,7 +434,8 @@ function putMeasured() {
                 fixed(measured.rest.alone_ms, 3) + " that all operations " +
                 "take one after the other; in any order at least " +
                 fixed(measured.rest.any_order_ms, 3) + ". c: CPU time of " +
-                "plain sockets for as many bytes."
+                "plain sockets for as many bytes. H_bare: what those hide " +
+                "behind the same compute."
             : "There is no rest: " + measured.rest.why + "."),
         note(`${measured.steps} steps of each kind, taking turns; the ` +
             "slowest rank of each."));
@@ -505,7 +531,7 @@ function putMeaning() {
 }
 
 for (const put of [putHead, putTiles, putWarnings, putLoss, putBreakdown,
-    putSchedule, putTrials, putMeasured, putThroughput, putRanks, putExperts,
-    putTraffic, putMachine, putSettings, putMeaning]) {
+    putSchedule, putTrials, putOverlap, putMeasured, putThroughput, putRanks,
+    putExperts, putTraffic, putMachine, putSettings, putMeaning]) {
     put();
 }

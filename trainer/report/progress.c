@@ -68,9 +68,7 @@ static void describe(const wefti_progress *progress,
     if (step->step > progress->first_step) {
         describe_left(progress, step->step, now_ns, left, sizeof(left));
     }
-    if (!isnan(step->hiding_ratio)) {
-        snprintf(hidden, sizeof(hidden), "H %.2f", step->hiding_ratio);
-    } else if (!isnan(step->overlap_ratio)) {
+    if (!isnan(step->overlap_ratio)) { /* H is measured after training */
         snprintf(hidden, sizeof(hidden), "O %.0f%%", step->overlap_ratio * 100);
     }
     if (!isnan(step->val_loss)) {

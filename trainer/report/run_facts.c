@@ -103,6 +103,7 @@ const wefti_fact wefti_facts_of_step[] = {STEP(UINT, step),
                                           STEP(REAL, hiding_ceiling),
                                           STEP(REAL, rest_ms),
                                           STEP(REAL, bare_cpu_ms),
+                                          STEP(REAL, bare_hiding_ratio),
                                           STEP(REAL, s_C),
                                           STEP(REAL, s_M),
                                           STEP(REAL, bubble_planned_ms),
@@ -192,6 +193,8 @@ static const wefti_fact of_ceiling[] = {
     OF_CEILING(bare_ms, "bare_cpu_ms"),
     OF_CEILING(ceiling, "hiding_ceiling"),
     OF_CEILING(over_ratio, "not_hidden_ratio"),
+    OF_CEILING(hiding_bare, "bare_hiding_ratio"),
+    OF_CEILING(bare_alone_ms, "bare_alone_ms"),
     {0}};
 
 static const wefti_fact of_rest[] = {OF_REST(rest_ms, "rest_ms"),
@@ -199,10 +202,19 @@ static const wefti_fact of_rest[] = {OF_REST(rest_ms, "rest_ms"),
                                      OF_REST(alone_ms, "alone_ms"),
                                      {0}};
 
+#define OF_OVERLAP(kind, field) WEFTI_FACT(kind, wefti_overlap_class, field)
+
+static const wefti_fact of_overlap[] = {OF_OVERLAP(BOOL, lost),
+                                        OF_OVERLAP(REAL, overlapped_ms),
+                                        OF_OVERLAP(REAL, blocking_ms),
+                                        OF_OVERLAP(REAL, spread_ms),
+                                        {0}};
+
 static void put_ceiling(wefti_json *json, const wefti_measure_ceiling *own)
 {
     wefti_facts_fields(json, of_ceiling, own);
     wefti_json_text(json, "bare_why", own->bare_why);
+    wefti_json_text(json, "bare_hiding_why", own->hiding_why);
     wefti_json_bool(json, "exceeds", wefti_measure_exceeds(own));
 }
 
@@ -257,8 +269,35 @@ static void put_measured(wefti_json *json, const wefti_measure_result *result)
     wefti_facts_fields(json, of_measured, result);
     wefti_facts_object(json, "terms", of_measured_terms, &result->terms);
     put_ceiling(json, &result->ceiling);
+    wefti_json_text(json, "verdict",
+                    wefti_measure_verdict(result, WEFT_CLASS_COUNT));
     put_rest(json, &result->rest);
     put_measured_classes(json, result);
+    wefti_json_object_close(json);
+}
+
+/* null where nothing was tried. */
+static void put_overlap(wefti_json *json, const wefti_overlap_verdict *verdict)
+{
+    char text[WEFTI_OVERLAP_TEXT_BYTES];
+    if (!verdict->there) {
+        wefti_json_null(json, "overlap_trial");
+        return;
+    }
+    wefti_json_object_open(json, "overlap_trial");
+    wefti_json_bool(json, "resumed", verdict->resumed);
+    wefti_json_object_open(json, "classes");
+    for (int c = 0; c < WEFT_CLASS_COUNT; c++) {
+        const wefti_overlap_class *own = &verdict->classes[c];
+        if (own->tried) {
+            wefti_overlap_verdict_text(verdict, (weft_class)c, text);
+            wefti_json_object_open(json, weft_class_text((weft_class)c));
+            wefti_facts_fields(json, of_overlap, own);
+            wefti_json_text(json, "verdict", text);
+            wefti_json_object_close(json);
+        }
+    }
+    wefti_json_object_close(json);
     wefti_json_object_close(json);
 }
 
@@ -278,6 +317,7 @@ void wefti_facts_summary(wefti_json *json, const char *name,
         wefti_expert_loads_put(summary->expert_loads, json, "expert_placement");
     }
     wefti_expert_placed_put(summary->placed, json, "expert_moves");
+    put_overlap(json, &summary->overlap);
     if (summary->measured) {
         put_measured(json, summary->measured);
     }

@@ -231,6 +231,24 @@ static void print_transfers(const wefti_summary_terms *terms, FILE *file)
     }
 }
 
+/* H where it is known: time under compute may be no time saved. */
+static void print_hidden(const wefti_measure_result *measured,
+                         const wefti_summary_terms *parts, FILE *file)
+{
+    if (measured && !isnan(measured->hiding_ratio)) {
+        fprintf(file, "%-18s %7.2f %s  (O %.1f%%, s_C %.2f)\n", "H",
+                measured->hiding_ratio,
+                wefti_measure_verdict(measured, WEFT_CLASS_COUNT),
+                100 * measured->overlap_ratio, measured->s_C);
+    } else if (isnan(parts->overlap_ratio)) {
+        fprintf(file, "%-18s     n/a\n", "O");
+    } else {
+        fprintf(file, "%-18s %6.1f%% of transfers under compute%s\n", "O",
+                100 * parts->overlap_ratio,
+                parts->cpu_share < 0.9 ? "  (oversubscribed)" : "");
+    }
+}
+
 static void print_steps(const wefti_summary *summary, FILE *file)
 {
     wefti_summary_terms parts = wefti_summary_sum_up(summary);
@@ -246,13 +264,7 @@ static void print_steps(const wefti_summary *summary, FILE *file)
             "step", parts.step_ms, parts.compute_ms, parts.exposed_ms,
             parts.bubble_ms, parts.skew_ms, parts.idle_ms, counted,
             parts.fastest_step_ms, parts.slowest_step_ms);
-    if (isnan(parts.overlap_ratio)) {
-        fprintf(file, "%-18s     n/a\n", "O");
-    } else {
-        fprintf(file, "%-18s %6.1f%% of transfers under compute%s\n", "O",
-                100 * parts.overlap_ratio,
-                parts.cpu_share < 0.9 ? "  (oversubscribed)" : "");
-    }
+    print_hidden(summary->measured, &parts, file);
     print_transfers(&parts, file);
     if (!isnan(parts.mfu)) {
         fprintf(
@@ -290,8 +302,11 @@ void wefti_summary_print(const wefti_summary *summary, FILE *file)
     if (summary->generated[0]) {
         fprintf(file, "%-18s %s\n", "generated", summary->generated);
     }
+    wefti_overlap_verdict_print(&summary->overlap, file);
     if (summary->measured) {
         wefti_measure_print(summary->measured, file);
+        wefti_overlap_hint(&summary->overlap, summary->measured,
+                           summary->overlaps, file);
     }
     double gbps = wefti_summary_emulated_gbps();
     if (gbps > 0) {

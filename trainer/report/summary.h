@@ -8,6 +8,7 @@
 
 #include "trainer/data/data.h"
 #include "trainer/measure.h"
+#include "trainer/overlap_trial.h"
 #include "trainer/report/expert_loads.h"
 #include "trainer/report/expert_placed.h"
 #include "trainer/report/metrics.h"
@@ -45,6 +46,8 @@ typedef struct wefti_summary {
     const wefti_measure_result *measured;   /* NULL: not asked for */
     const wefti_expert_loads *expert_loads; /* NULL: none */
     const wefti_expert_place *placed; /* of experts that move; NULL: none */
+    wefti_overlap_verdict overlap;    /* of its trial; zeros: none */
+    bool overlaps[WEFT_CLASS_COUNT];  /* wefti_overlap_find's */
     double peak_gflops;     /* that mfu is a share of; NAN: not measured */
     double non_causal;      /* operations without a mask / with the causal */
     const char *multiplied; /* the type of what is multiplied; NULL: none */

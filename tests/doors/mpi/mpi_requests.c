@@ -87,6 +87,33 @@ static void mix_requests(void)
     }
 }
 
+/* A persistent collective that is MPI's, of a type that weft does not add,
+ * behind those of weft's that have ended: their handles' memory must not be
+ * what MPI gives it. */
+static void start_behind_requests(void)
+{
+#if MPI_VERSION >= 4
+    enum { STARTS = 3, MOST_S = 20 };
+    short own[2] = {1, 2}, sums[2];
+    int nranks;
+    MPI_Request request;
+    PMPI_Comm_size(MPI_COMM_WORLD, &nranks);
+    MPI_Allreduce_init(own, sums, 2, MPI_SHORT, MPI_SUM, MPI_COMM_WORLD,
+                       MPI_INFO_NULL, &request);
+    for (int start = 0; start < STARTS; start++) {
+        const double until_s = MPI_Wtime() + MOST_S;
+        int done = 0;
+        MPI_Start(&request);
+        while (!done) {
+            MPI_Test(&request, &done, MPI_STATUS_IGNORE);
+            CHECK(done || MPI_Wtime() < until_s);
+        }
+        CHECK(sums[0] == nranks && sums[1] == 2 * nranks);
+    }
+    MPI_Request_free(&request);
+#endif
+}
+
 int main(int argc, char **argv)
 {
     int nranks;
@@ -96,6 +123,7 @@ int main(int argc, char **argv)
     MPI_Barrier(MPI_COMM_WORLD); /* from here on weft has the communicator */
     send_behind_a_barrier();
     mix_requests();
+    start_behind_requests();
     printf("rank %d of %d: ok\n", world_rank, nranks);
     MPI_Finalize();
     return 0;

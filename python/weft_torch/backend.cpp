@@ -22,6 +22,33 @@ namespace
 /* ---- the backend ----------------------------------------------------------
  */
 
+/* Releases before 2.9 split groups of NCCL alone. */
+template <typename backend>
+constexpr bool kHasSplit =
+    requires(backend &of, const store_ptr &store, const std::vector<int> &ranks,
+             const intrusive_ptr<typename backend::Options> &options)
+{
+    of.split(store, ranks, options);
+};
+
+/* Several at once: by a name of their own, where torch has it. */
+template <typename type> constexpr type gathers_of()
+{
+    if constexpr (requires { type::ALLGATHER_INTO_TENSOR_COALESCED; }) {
+        return type::ALLGATHER_INTO_TENSOR_COALESCED;
+    } else {
+        return type::COALESCED;
+    }
+}
+template <typename type> constexpr type scatters_of()
+{
+    if constexpr (requires { type::REDUCE_SCATTER_TENSOR_COALESCED; }) {
+        return type::REDUCE_SCATTER_TENSOR_COALESCED;
+    } else {
+        return type::COALESCED;
+    }
+}
+
 class weft_backend : public poster
 {
   public:
@@ -131,8 +158,8 @@ class weft_backend : public poster
         for (size_t i = 0; i < inputs.size(); i++) {
             all.push_back(prepare_gather(outputs[i], inputs[i], opts.timeout));
         }
-        return end(OpType::ALLGATHER_INTO_TENSOR_COALESCED,
-                   "weft:all_gather_into_tensor", begin_all(std::move(all)));
+        return end(gathers_of<OpType>(), "weft:all_gather_into_tensor",
+                   begin_all(std::move(all)));
     }
 
     intrusive_ptr<Work>
@@ -169,8 +196,8 @@ class weft_backend : public poster
         for (size_t i = 0; i < outputs.size(); i++) {
             all.push_back(prepare_parts(outputs[i], inputs[i], opts));
         }
-        return end(OpType::REDUCE_SCATTER_TENSOR_COALESCED,
-                   "weft:reduce_scatter_tensor", begin_all(std::move(all)));
+        return end(scatters_of<OpType>(), "weft:reduce_scatter_tensor",
+                   begin_all(std::move(all)));
     }
 
     intrusive_ptr<Work> gather(std::vector<tensors> &outputs, tensors &inputs,
@@ -188,6 +215,30 @@ class weft_backend : public poster
             check_same(outputs[0], in, "gather", getSize());
             out = at::empty({getSize(), in.numel()}, in.options());
             split_later(made, outputs[0], out);
+        }
+        set_moved(op, in, out, in.numel());
+        return end(OpType::GATHER, "weft:gather", begin(op, made));
+    }
+
+    /* Only the root's output counts. */
+    intrusive_ptr<Work> gather_single(at::Tensor &output, at::Tensor &input,
+                                      const c10d::GatherOptions &opts)
+    {
+        const batch_call whole(*this);
+        weft_op op = make_op(WEFT_COLLECTIVE_GATHER, "gather", opts.timeout);
+        begun made;
+        op.root = (int)opts.rootRank;
+        check_tensor(input);
+        const at::Tensor in = take_in(made, input);
+        at::Tensor out;
+        if (getRank() == op.root) {
+            check_tensor(output);
+            require(output.numel() == getSize() * input.numel() &&
+                        output.scalar_type() == input.scalar_type(),
+                    WEFT_ERR_INVALID,
+                    "gather: the output must have the inputs of all ranks, and "
+                    "their type");
+            out = take_out(made, output);
         }
         set_moved(op, in, out, in.numel());
         return end(OpType::GATHER, "weft:gather", begin(op, made));
@@ -244,6 +295,57 @@ class weft_backend : public poster
         return end(OpType::ALLTOALL, "weft:all_to_all",
                    exchange(made, out, in, count_each(outputs),
                             count_each(inputs), opts.timeout));
+    }
+
+    /* ---- groups from this one ---------------------------------------------
+     */
+
+    bool supportsSplitting() const
+    {
+        return kHasSplit<c10d::Backend>;
+    }
+
+    /* All ranks call it, with the ranks of their own new group, or with those
+     * of another: nothing comes of that. The new ones meet through the store,
+     * so that this group may be in use, or have failed. */
+    intrusive_ptr<c10d::Backend> split(const store_ptr &store,
+                                       const std::vector<int> &ranks,
+                                       const intrusive_ptr<Options> &options)
+    {
+        const store_ptr meeting = next_store(store, "weft_split");
+        const auto own = std::find(ranks.begin(), ranks.end(), getRank());
+        for (const int rank : ranks) {
+            require(rank >= 0 && rank < getSize(), WEFT_ERR_INVALID,
+                    "split: rank " + std::to_string(rank) + " of " +
+                        std::to_string(getSize()));
+        }
+        if (own == ranks.end()) {
+            return nullptr;
+        }
+        return c10::make_intrusive<weft_backend>(
+            meeting, (int)(own - ranks.begin()), (int)ranks.size(),
+            limit_of(options), name_of(options, own_name() + ":split"));
+    }
+
+    bool supportsShrinking() const
+    {
+        return true;
+    }
+
+    /* Those that stay call it. With flags of 1 what is under way ends before,
+     * on all ranks. */
+    intrusive_ptr<c10d::Backend> shrink(const std::vector<int64_t> &ranks,
+                                        int flags,
+                                        const intrusive_ptr<Options> &options)
+    {
+        require(flags == 0 || flags == 1, WEFT_ERR_INVALID,
+                "shrink: flags of " + std::to_string(flags) +
+                    ": allowed are 0 and 1, which aborts what is under way");
+        const milliseconds limit = limit_of(options);
+        const remains left = leave_out(ranks, flags == 1, limit);
+        return c10::make_intrusive<weft_backend>(
+            next_store(store(), "weft_shrunk"), left.comm, left.device,
+            left.place, limit, name_of(options, own_name() + ":shrunk"));
     }
 
   private:

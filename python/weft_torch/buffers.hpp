@@ -364,6 +364,7 @@ inline weft_p2p message(weft_p2p_kind kind, const at::Tensor &dense, int peer,
     part.dtype = moved.dtype;
     part.peer = peer;
     part.class_id = WEFT_CLASS_PP;
+    part.queue = kMailQueue;
     part.label = label;
     return part;
 }

@@ -145,6 +145,10 @@ class gpu_work : public Work
         fail(WEFT_ERR_UNSUPPORTED, "weft: one operation of a group cannot be "
                                    "aborted; the group can");
     }
+    float getDuration() const override
+    {
+        fail(WEFT_ERR_UNSUPPORTED, kUntimed);
+    }
 
     /* The caller's stream waits, not the caller. */
     void synchronize() override
@@ -279,6 +283,33 @@ class gpu
         }
         device_ = device;
         place_ = place;
+    }
+
+    /* One more of the same GPU, for another communicator of this rank; or none
+     * where this one has none. The caller's. */
+    weft_device *reopen()
+    {
+        std::lock_guard<std::mutex> alone(lock_);
+        weft_device *device = nullptr;
+        if (device_) {
+            const c10::DeviceGuard guard(place_);
+            check(weft_device_open("cuda", place_.index(), &device));
+        }
+        return device;
+    }
+
+    /* A device that its communicator has from the start. */
+    void take(weft_device *device, c10::Device place)
+    {
+        std::lock_guard<std::mutex> alone(lock_);
+        device_ = device;
+        place_ = place;
+    }
+
+    bool is_busy()
+    {
+        bool is_stuck = false;
+        return has_more(is_stuck) && at_->fault().status == WEFT_OK;
     }
 
     /* Posts on a lane what the current stream has made ready; copies back

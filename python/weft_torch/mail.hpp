@@ -35,6 +35,9 @@ namespace weft_torch
 
 using moment = std::chrono::steady_clock::time_point;
 
+/* 0 is weft's own, by which groups shrink, 1 that of GPUs. */
+constexpr int kMailQueue = 2;
+
 struct letterhead {
     int64_t tag;
     uint64_t count;
@@ -51,6 +54,7 @@ inline weft_p2p head_part(weft_p2p_kind kind, letterhead *head, int peer)
     part.dtype = WEFT_DTYPE_U8;
     part.peer = peer;
     part.class_id = WEFT_CLASS_PP;
+    part.queue = kMailQueue;
     part.label = "head of a message";
     return part;
 }
@@ -107,6 +111,7 @@ class mail
         auto *head = static_cast<letterhead *>(kept.data_ptr());
         *head = {tag, part.count, (uint64_t)part.dtype};
         list.push_back(head_part(WEFT_P2P_SEND, head, part.peer));
+        list.back().timeout_ms = part.timeout_ms;
         list.push_back(part);
         return kept;
     }
@@ -199,6 +204,15 @@ class mail
         return !waiting_.empty();
     }
 
+    /* Whether what somebody has asked for has yet to come. */
+    bool is_busy()
+    {
+        std::lock_guard<std::mutex> hold(at_->lock);
+        look_for_all();
+        drop_ended();
+        return at_->comm && (!waiting_.empty() || !coming_.empty());
+    }
+
   private:
     struct kept_aside {
         letterhead head;
@@ -230,6 +244,25 @@ class mail
     request_ptr receive(const weft_p2p &part) const
     {
         return request_ptr(at_->begin({part}), weft_request_destroy);
+    }
+
+    /* Bytes of a letter. */
+    void come(letter &one, request_ptr bytes)
+    {
+        one.bytes = std::move(bytes);
+        if (coming_.size() >= coming_most_) {
+            drop_ended();
+            coming_most_ = 2 * coming_.size() + 16;
+        }
+        coming_.push_back(one.bytes);
+    }
+
+    void drop_ended()
+    {
+        std::erase_if(coming_, [](const std::weak_ptr<weft_request> &weak) {
+            const request_ptr bytes = weak.lock();
+            return !bytes || weft_request_test(bytes.get()) != WEFT_INPROGRESS;
+        });
     }
 
     bool is_wanted(int peer) const
@@ -305,7 +338,7 @@ class mail
             if (one.wants(peer) && one.tag == from.head.tag) {
                 weft_p2p part = one.part;
                 part.peer = peer;
-                one.bytes = receive(part);
+                come(one, receive(part));
                 one.sender = peer;
                 waiting_.erase(it);
                 return;
@@ -362,7 +395,7 @@ class mail
             if (one.failure) {
                 return true; /* the next receive of that tag may fit */
             }
-            one.bytes = it->request;
+            come(one, it->request);
             one.aside = it->bytes;
             aside.erase(it);
             return true;
@@ -480,6 +513,8 @@ class mail
     letterhead farewell_ = {};
     std::vector<box> boxes_;
     std::list<letter_ptr> waiting_; /* in the order of posting */
+    std::vector<std::weak_ptr<weft_request>> coming_; /* some have ended */
+    size_t coming_most_ = 16;
     std::condition_variable called_;
     std::thread reader_;
     bool sleeps_ = false;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * python/weft_torch/meeting.hpp - what the ranks of a group tell each other
- * through torch's store: how they meet, and who has come to a monitored
- * barrier. That one works while weft's communicator waits or has failed.
+ * through torch's store: how they meet, by which name, and who has come to a
+ * monitored barrier. That one works while weft's communicator waits or has
+ * failed.
  */
 #ifndef WEFT_TORCH_MEETING_HPP
 #define WEFT_TORCH_MEETING_HPP
@@ -32,6 +33,24 @@ inline weft_unique_id share_id(const store_ptr &store, int rank)
         std::copy(bytes.begin(), bytes.end(), id.bytes);
     }
     return id;
+}
+
+/* A group's name in its options, which older releases do not have. */
+template <typename options> void set_name(options &of, const std::string &name)
+{
+    if constexpr (requires { of.group_name; }) {
+        of.group_name = name;
+    }
+}
+
+template <typename options>
+std::string name_of(const c10::intrusive_ptr<options> &of,
+                    const std::string &otherwise)
+{
+    if constexpr (requires { of->group_name; }) {
+        return of && !of->group_name.empty() ? of->group_name : otherwise;
+    }
+    return otherwise;
 }
 
 /* Rank 0 sees who comes, and tells the others; the n-th of a group. The texts

@@ -45,6 +45,21 @@ class office
         alive_ = comm;
     }
 
+    /* One that has been made already. */
+    void take(weft_comm *made)
+    {
+        comm = made;
+        std::lock_guard<std::mutex> hold(life_);
+        alive_ = comm;
+    }
+
+    /* Until what it keeps has ended. */
+    void drain()
+    {
+        std::unique_lock<std::mutex> hold(lock);
+        wait_for_ends(hold);
+    }
+
     /* The last one that was known, once the communicator is gone. It and
      * abort() never wait for a caller that is in the communicator. */
     weft_fault fault()
@@ -125,10 +140,7 @@ class office
             (void)!weft_comm_abort(comm);
         }
         left_.wait(hold, [&] { return awaited_.empty(); });
-        for (auto nap = kShortNap; comm && goes_on();
-             nap = std::min(nap * 2, kLongNap)) {
-            left_.wait_for(hold, nap);
-        }
+        wait_for_ends(hold);
         (void)fault();
         {
             std::lock_guard<std::mutex> none(life_);
@@ -140,6 +152,14 @@ class office
     }
 
   private:
+    void wait_for_ends(std::unique_lock<std::mutex> &hold)
+    {
+        for (auto nap = kShortNap; comm && goes_on();
+             nap = std::min(nap * 2, kLongNap)) {
+            left_.wait_for(hold, nap);
+        }
+    }
+
     bool goes_on()
     {
         std::lock_guard<std::mutex> counting(counts_);

@@ -12,6 +12,7 @@
 #include "meeting.hpp"
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 namespace weft_torch
 {
@@ -23,7 +24,8 @@ class poster : public c10d::Backend
            const std::string &name)
         : Backend(rank, size), store_(store),
           office_(std::make_shared<office>()),
-          futures_(std::make_shared<completer>()), timeout_(timeout)
+          futures_(std::make_shared<completer>()), timeout_(timeout),
+          name_(name)
     {
         init();
         const weft_unique_id id = share_id(store, rank);
@@ -40,6 +42,24 @@ class poster : public c10d::Backend
         gpu_ = std::make_unique<gpu>(office_);
     }
 
+    /* A group of what is left of another: its communicator, and the GPU that
+     * it has or nullptr, are this one's. */
+    poster(const store_ptr &store, weft_comm *comm, weft_device *device,
+           c10::Device place, milliseconds timeout, const std::string &name)
+        : Backend(weft_comm_get_rank(comm), weft_comm_get_nranks(comm)),
+          store_(store), office_(std::make_shared<office>()),
+          futures_(std::make_shared<completer>()), timeout_(timeout),
+          name_(name)
+    {
+        init();
+        office_->take(comm);
+        mail_ = std::make_shared<mail>(office_, getRank(), getSize());
+        gpu_ = std::make_unique<gpu>(office_);
+        if (device) {
+            gpu_->take(device, place);
+        }
+    }
+
     ~poster() override
     {
         leave();
@@ -49,7 +69,8 @@ class poster : public c10d::Backend
     {
         return "weft";
     }
-    bool supportsCoalescing() const override
+    /* Without "override", here and below: older releases have no such call. */
+    bool supportsCoalescing() const
     {
         return true;
     }
@@ -69,12 +90,52 @@ class poster : public c10d::Backend
         }
     }
 
-    void abort() override
+    /* Of what is called from now on. */
+    void setTimeout(milliseconds timeout)
+    {
+        require(timeout > kNoTimeout, WEFT_ERR_INVALID,
+                "a timeout of " + std::to_string(timeout.count()) +
+                    " ms: allowed is 1 or more");
+        timeout_ = timeout;
+        is_timeout_set_ = true;
+    }
+
+    intrusive_ptr<Options> getBackendOptions()
+    {
+        auto options = c10::make_intrusive<Options>("weft", timeout_.load());
+        set_name(*options, name_);
+        return options;
+    }
+
+    /* Until all that has been called is done, or has failed. */
+    void waitForPendingWorks() override
+    {
+        office_->drain();
+        for (auto nap = kShortNap; mail_->is_busy() || gpu_->is_busy();
+             nap = std::min(nap * 2, kLongNap)) {
+            std::this_thread::sleep_for(nap);
+        }
+    }
+
+    void enableCollectivesTiming() override
+    {
+        fail(WEFT_ERR_UNSUPPORTED, kUntimed);
+    }
+
+    void registerOnCompletionHook(
+        std::function<void(std::shared_ptr<c10d::WorkInfo>)> &&) override
+    {
+        fail(WEFT_ERR_UNSUPPORTED,
+             "weft: there are no hooks of completion: a work's future calls "
+             "what get_future().then() is given");
+    }
+
+    void abort()
     {
         office_->abort();
     }
 
-    void shutdown() override
+    void shutdown()
     {
         leave();
     }
@@ -95,8 +156,9 @@ class poster : public c10d::Backend
     void monitoredBarrier(const c10d::BarrierOptions &opts,
                           bool names_all) override
     {
-        const milliseconds timeout =
-            opts.timeout == c10d::kUnsetTimeout ? timeout_ : opts.timeout;
+        const milliseconds timeout = opts.timeout == c10d::kUnsetTimeout
+                                         ? timeout_.load()
+                                         : opts.timeout;
         roll_call(store_, getRank(), getSize(), roll_calls_++, timeout)
             .run(names_all);
     }
@@ -111,13 +173,14 @@ class poster : public c10d::Backend
         const at::Tensor dense = take_in(made, only(list));
         if (!dense.device().is_cpu()) {
             return pass(OpType::SEND, "weft:send", std::move(made),
-                        message(WEFT_P2P_SEND, dense, peer, "send"), tag);
+                        limited(message(WEFT_P2P_SEND, dense, peer, "send")),
+                        tag);
         }
         check_batch(dense.device());
         std::vector<weft_p2p> parts;
         std::vector<weft_p2p> &to = coalesces_ ? list_ : parts;
         made.kept.push_back(mail_->enclose(
-            to, message(WEFT_P2P_SEND, dense, peer, "send"), tag));
+            to, limited(message(WEFT_P2P_SEND, dense, peer, "send")), tag));
         if (!coalesces_) {
             post(parts, made);
         }
@@ -183,6 +246,74 @@ class poster : public c10d::Backend
     }
 
   protected:
+    /* ---- groups from this one ---------------------------------------------
+     */
+
+    /* Where the next one meets, the same on all ranks that make it. */
+    store_ptr next_store(const store_ptr &store, const char *kind)
+    {
+        return c10::make_intrusive<c10d::PrefixStore>(
+            kind + std::to_string(children_++), store);
+    }
+
+    milliseconds limit_of(const intrusive_ptr<Options> &options) const
+    {
+        return options ? options->timeout : timeout_.load();
+    }
+
+    const std::string &own_name() const
+    {
+        return name_;
+    }
+    const store_ptr &store() const
+    {
+        return store_;
+    }
+
+    struct remains {
+        weft_comm *comm;
+        weft_device *device; /* nullptr: none */
+        c10::Device place;
+    };
+
+    /* Those that are left must be who the caller says, or the ranks that torch
+     * gives them would be others'. */
+    remains leave_out(const std::vector<int64_t> &ranks, bool aborts,
+                      milliseconds timeout)
+    {
+        const std::vector<int> list(ranks.begin(), ranks.end());
+        const int expected = getSize() - (int)list.size();
+        remains made{nullptr, gpu_->reopen(),
+                     gpu_->place().value_or(c10::Device(c10::kCPU))};
+        weft_comm_config config = {};
+        config.size_bytes = sizeof(config);
+        config.device = made.device;
+        config.timeout_ms = timeout.count();
+        try {
+            if (aborts) {
+                office_->abort();
+            }
+            std::lock_guard<std::mutex> hold(office_->lock);
+            office_->check_here();
+            check(weft_comm_shrink_without(office_->comm, list.data(),
+                                           (int)list.size(), &config,
+                                           &made.comm));
+            const int left = weft_comm_get_nranks(made.comm);
+            require(left == expected, WEFT_ERR_PEER,
+                    "of the " + std::to_string(expected) +
+                        " ranks that would go on, " + std::to_string(left) +
+                        " are left: leave out those that are lost, too");
+            /* Who is first here may end the old group at once, which others
+             * still agree by. */
+            check(weft_barrier(made.comm, nullptr));
+        } catch (...) {
+            weft_comm_destroy(made.comm);
+            weft_device_close(made.device);
+            throw;
+        }
+        return made;
+    }
+
     /* ---- what several calls do --------------------------------------------
      */
 
@@ -261,6 +392,15 @@ class poster : public c10d::Backend
         return all;
     }
 
+    /* With the group's limit, where it has been set and the call has none. */
+    template <typename call> call limited(call of) const
+    {
+        if (is_timeout_set_ && !of.timeout_ms) {
+            of.timeout_ms = (uint64_t)timeout_.load().count();
+        }
+        return of;
+    }
+
     /* What is coalesced is all in one place. */
     void check_batch(c10::Device place)
     {
@@ -278,7 +418,8 @@ class poster : public c10d::Backend
         gpu_->open(place);
         gpu_->launch(kCollectives, made, false,
                      [&](weft_comm *comm, weft_stream *stream) {
-                         return weft_op_post(&op, 0, comm, stream);
+                         const weft_op own = limited(op);
+                         return weft_op_post(&own, 0, comm, stream);
                      });
         number_++;
     }
@@ -294,7 +435,8 @@ class poster : public c10d::Backend
         std::lock_guard<std::mutex> hold(office_->lock);
         weft_request *request = nullptr;
         office_->check_here();
-        check(weft_op_begin(&op, 0, office_->comm, &request));
+        const weft_op own = limited(op);
+        check(weft_op_begin(&own, 0, office_->comm, &request));
         number_++;
         made.at = office_;
         office_->keep(request);
@@ -377,13 +519,14 @@ class poster : public c10d::Backend
             require(peer != kAnyone, WEFT_ERR_UNSUPPORTED,
                     "a receive from any rank, of a tensor on a GPU");
             return pass(type, title, std::move(made),
-                        message(WEFT_P2P_RECV, dense, peer, "recv"), tag);
+                        limited(message(WEFT_P2P_RECV, dense, peer, "recv")),
+                        tag);
         }
         check_batch(dense.device());
         auto one = std::make_shared<letter>();
-        one->part = message(WEFT_P2P_RECV, dense, peer, "recv");
+        one->part = limited(message(WEFT_P2P_RECV, dense, peer, "recv"));
         one->tag = tag;
-        one->end = std::chrono::steady_clock::now() + timeout_;
+        one->end = std::chrono::steady_clock::now() + timeout_.load();
         made.letters.push_back(one);
         made.post = mail_;
         if (!coalesces_) {
@@ -410,7 +553,7 @@ class poster : public c10d::Backend
             is_endless = mail_->is_awaited();
         }
         if (gpu_ && !is_endless) {
-            is_endless = gpu_->is_endless(timeout_);
+            is_endless = gpu_->is_endless(timeout_.load());
         }
         office_->close(is_endless);
         gpu_->close();
@@ -422,8 +565,11 @@ class poster : public c10d::Backend
     std::shared_ptr<mail> mail_;
     std::atomic<uint64_t> number_{0};
     std::shared_ptr<completer> futures_;
-    milliseconds timeout_;
+    std::atomic<milliseconds> timeout_;
+    std::atomic<bool> is_timeout_set_{false}; /* not the communicator's */
+    const std::string name_;
     uint64_t roll_calls_ = 0;
+    uint64_t children_ = 0;
     std::unique_ptr<gpu> gpu_;
     bool coalesces_ = false;
     bool batch_is_placed_ = false;

@@ -101,6 +101,9 @@ struct begun {
 
 class weft_work;
 
+constexpr char kUntimed[] =
+    "weft: works are not timed: torch.profiler shows how long each call took";
+
 /* Lanes: what is in one ends in order, but for receives and for what nobody
  * keeps. */
 constexpr int kCollectives = 0;
@@ -202,6 +205,10 @@ class weft_work : public Work
     {
         fail(WEFT_ERR_UNSUPPORTED, "weft: one operation of a group cannot be "
                                    "aborted; the group can");
+    }
+    float getDuration() const override
+    {
+        fail(WEFT_ERR_UNSUPPORTED, kUntimed);
     }
 
     bool wait(milliseconds timeout) override

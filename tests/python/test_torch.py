@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """torch.distributed over weft: test_torch.py FOLDER, where torch_package.py has
-built; runs torch_ranks.py's checks on 2 to 4 ranks. Without a torch of 2.1 or
-later there is nothing to test: exit status 77."""
+built; runs the checks of torch_ranks.py and torch_group_ranks.py on 2 to 4
+ranks. Without a torch of 2.1 or later there is nothing to test: exit status
+77."""
 import os
 import subprocess
 import sys
@@ -61,6 +62,24 @@ class Torch(unittest.TestCase):
 
     def test_groups(self):
         self.every("groups", (4,))
+
+    def asked(self, checks, size, ends=None):
+        run_ranks(self, FOLDER, "torch_group_ranks.py", checks, size, ends)
+
+    def test_what_groups_are_asked(self):
+        self.asked("gathers,pending,untold", 3)
+
+    def test_limits_that_are_set(self):
+        self.asked("limits", 2)
+
+    def test_splits(self):
+        self.asked("splits", 4)
+
+    def test_shrinks(self):
+        self.asked("shrinks", 3)
+
+    def test_shrinks_after_a_death(self):
+        self.asked("shrinks_after_death", 4, [0, 0, 0, -9])
 
     def test_refusals(self):
         self.every("refusals", (2,))

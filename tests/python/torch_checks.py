@@ -21,3 +21,8 @@ def refuses(error, text, call, *args, **options):
         assert text in str(failure), str(failure)
     else:
         raise AssertionError(f"{call} was not refused: {text}")
+
+
+def same(found, expected):
+    assert found.dtype == expected.dtype, (found.dtype, expected.dtype)
+    assert torch.equal(found, expected), (found, expected)

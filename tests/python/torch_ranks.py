@@ -11,15 +11,10 @@ import torch
 import torch.distributed as dist
 import weft_torch  # noqa: F401 (registers the backend)
 
-from torch_checks import RANK, RANKS, SIZE, refuses, values
+from torch_checks import RANK, RANKS, SIZE, refuses, same, values
 
 NUMBERS = [torch.float32, torch.float64, torch.float16, torch.bfloat16,
            torch.int8, torch.uint8, torch.int32, torch.int64]
-
-
-def same(found, expected):
-    assert found.dtype == expected.dtype, (found.dtype, expected.dtype)
-    assert torch.equal(found, expected), (found, expected)
 
 
 def check_reductions():

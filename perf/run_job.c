@@ -57,6 +57,16 @@ bool run_job_is_failure(int wait_status)
     return !WIFEXITED(wait_status) || WEXITSTATUS(wait_status) != 0;
 }
 
+bool run_job_has_good(const run_job *job)
+{
+    bool good = false;
+    for (int i = 0; i < job->process_count; i++) {
+        const run_process *one = &job->processes[i];
+        good = good || (!one->running && !run_job_is_failure(one->wait_status));
+    }
+    return good;
+}
+
 void run_job_signal(const run_job *job, int number)
 {
     for (int i = 0; i < job->process_count; i++) {

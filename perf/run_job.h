@@ -73,4 +73,7 @@ void run_job_signal(const run_job *job, int number);
 /* Whether a wait status is a failure. */
 bool run_job_is_failure(int wait_status);
 
+/* Whether a process that has ended has ended well. */
+bool run_job_has_good(const run_job *job);
+
 #endif

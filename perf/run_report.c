@@ -106,11 +106,8 @@ static void describe_timeout(const run_job *job, char *text_out)
 /* An elastic job has not, once a rank has ended well. */
 static bool has_failed(const run_job *job)
 {
-    bool good = false;
-    for (int i = 0; i < job->process_count; i++) {
-        good = good || !run_job_is_failure(job->processes[i].wait_status);
-    }
-    return job->first_failed >= 0 && !(job->options->elastic && good);
+    return job->first_failed >= 0 &&
+           !(job->options->elastic && run_job_has_good(job));
 }
 
 /*

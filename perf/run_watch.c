@@ -174,10 +174,12 @@ static void reap(watch *self, pid_t first_pid)
         if (failed_before(job, index, failed, first_pid)) {
             failed = index;
         }
-        bool only = job->first_failed < 0 && job->running_count == 0;
+        /* Where nobody ends well the last line tells of the last one. */
+        bool only = job->first_failed < 0 && job->running_count == 0 &&
+                    !run_job_has_good(job);
         if (job->options->elastic && self->stage == STAGE_RUN &&
             !self->ending && !only) {
-            tell_loss(job, index); /* else the last line does */
+            tell_loss(job, index);
         }
     }
     if (failed < 0 || self->stage != STAGE_RUN) {

@@ -7,10 +7,9 @@
  *         pipes and is compared. Every run has a deadline.
  */
 #include "base/clock.h"
+#include "started_run.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <poll.h>
 #include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -25,107 +24,8 @@
 
 #include <cmocka.h>
 
-enum { ARGS_MOST = 16, OUTPUT_BYTES = 65536, LIMIT_MS = 40000 };
-
-typedef struct run {
-    pid_t pid;
-    int fds[2]; /* stdout, stderr */
-    char out[OUTPUT_BYTES], err[OUTPUT_BYTES];
-    size_t out_bytes, err_bytes;
-    int status; /* of waitpid */
-} run;
-
 static const char RUN[] = WEFT_RUN;
 static const char HELPER[] = RUN_HELPER;
-
-/* Arguments after weft-run's own name, NULL at the end. */
-static void run_start(run *r, const char *const *args)
-{
-    int out[2], err[2];
-    memset(r, 0, sizeof(*r));
-    assert_int_equal(pipe2(out, O_CLOEXEC), 0);
-    assert_int_equal(pipe2(err, O_CLOEXEC), 0);
-    fflush(NULL);
-    r->pid = fork();
-    assert_true(r->pid >= 0);
-    if (r->pid == 0) {
-        const char *argv[ARGS_MOST + 1] = {"weft-run"};
-        for (int i = 0; args[i] && i < ARGS_MOST - 1; i++) {
-            argv[i + 1] = args[i];
-        }
-        dup2(out[1], STDOUT_FILENO);
-        dup2(err[1], STDERR_FILENO);
-        execv(RUN, (char **)(uintptr_t)argv);
-        _exit(126);
-    }
-    close(out[1]);
-    close(err[1]);
-    r->fds[0] = out[0];
-    r->fds[1] = err[0];
-}
-
-/* Reads both streams until text has come often enough, or they end. */
-static bool run_read_until(run *r, const char *text, int times)
-{
-    const int64_t until_ns = wefti_clock_ns() + LIMIT_MS * INT64_C(1000000);
-    while (r->fds[0] >= 0 || r->fds[1] >= 0) {
-        int seen = 0;
-        for (const char *at = r->out; text && (at = strstr(at, text)); at++) {
-            seen++;
-        }
-        if (text && seen >= times) {
-            return true;
-        }
-        struct pollfd wait[2] = {{.fd = r->fds[0], .events = POLLIN},
-                                 {.fd = r->fds[1], .events = POLLIN}};
-        assert_true(wefti_clock_ns() < until_ns);
-        (void)poll(wait, 2, 1000);
-        for (int i = 0; i < 2; i++) {
-            char *room = i ? r->err : r->out;
-            size_t *used = i ? &r->err_bytes : &r->out_bytes;
-            if (wait[i].fd < 0 || !wait[i].revents) {
-                continue;
-            }
-            ssize_t got =
-                read(wait[i].fd, room + *used, OUTPUT_BYTES - 1 - *used);
-            if (got <= 0) {
-                close(r->fds[i]);
-                r->fds[i] = -1;
-            } else {
-                *used += (size_t)got;
-            }
-        }
-    }
-    return false;
-}
-
-static int run_end(run *r)
-{
-    (void)run_read_until(r, NULL, 0);
-    assert_int_equal(waitpid(r->pid, &r->status, 0), r->pid);
-    return WIFEXITED(r->status) ? WEXITSTATUS(r->status)
-                                : 1000 + WTERMSIG(r->status);
-}
-
-#define RUN_ARGS(...) ((const char *[]){__VA_ARGS__, NULL})
-
-static int run_all(run *r, const char *const *args)
-{
-    run_start(r, args);
-    return run_end(r);
-}
-
-static void assert_last_line(const run *r, const char *expected)
-{
-    size_t bytes = strlen(r->err), wanted = strlen(expected);
-    if (bytes <= wanted || r->err[bytes - 1] != '\n' ||
-        strncmp(r->err + bytes - 1 - wanted, expected, wanted) != 0) {
-        print_message("stderr: %s\nexpected: %s\n", r->err, expected);
-        fail();
-    }
-    /* And nothing before it on its line. */
-    assert_true(bytes == wanted + 1 || r->err[bytes - 2 - wanted] == '\n');
-}
 
 static run r; /* the one that a test looks at */
 
@@ -307,6 +207,18 @@ static void test_run_elastic_told_to_end_says_it_once(void **state)
         run_all(&r, RUN_ARGS("-n", "1", "--elastic", "sh", "-c", "exit 3")), 3);
     assert_string_equal(r.err,
                         "weft-run: rank 0: exit 3 before any operation\n");
+}
+
+/* Also where the others have ended well before. */
+static void test_run_elastic_tells_of_a_loss_at_the_end(void **state)
+{
+    (void)state;
+    assert_int_equal(
+        run_all(&r, RUN_ARGS("-n", "2", "--elastic", "sh", "-c",
+                             "[ $WEFT_RANK = 0 ] || { sleep 0.3; exit 3; }")),
+        0);
+    assert_string_equal(r.err,
+                        "weft-run: rank 1: exit 3 before any operation\n");
 }
 
 /* Neither gone nor waiting for its parent to ask. */
@@ -584,6 +496,7 @@ int main(void)
         cmocka_unit_test(test_run_timeout_says_where_ranks_are),
         cmocka_unit_test(test_run_signals_go_to_all),
         cmocka_unit_test(test_run_elastic_told_to_end_says_it_once),
+        cmocka_unit_test(test_run_elastic_tells_of_a_loss_at_the_end),
         cmocka_unit_test(test_run_ranks_die_with_it),
         cmocka_unit_test(test_run_ends_what_ranks_leave_behind),
         cmocka_unit_test(test_run_lost_output_is_a_failure),

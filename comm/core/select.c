@@ -177,8 +177,8 @@ static bool is_allowed(wefti_algorithms allowed, int bit)
     return !allowed || (allowed >> bit & 1);
 }
 
-/* Of what binomial trees pass on, two messages a child are staged, which are
- * few: scratch has room for as much. */
+/* Of what a pattern passes on, two messages a child are staged, which are few:
+ * scratch has room for as much. */
 static size_t passed_bytes(const wefti_scope *scope)
 {
     const size_t asked = scope->tuning->chunk_bytes;
@@ -191,7 +191,7 @@ static size_t passed_bytes(const wefti_scope *scope)
 static size_t chunk_elems_of(const wefti_scope *scope, const weft_op *op,
                              const wefti_pattern *pattern)
 {
-    if (pattern == &wefti_pattern_binomial) {
+    if (pattern->passes_on) {
         return chunk_elems(passed_bytes(scope), op->dtype);
     }
     /* With counts, two_hop stages what goes straight as if there were none, and
@@ -245,7 +245,7 @@ static double weighed_ns(const wefti_scope *scope, const weft_op *op,
                          const wefti_pattern *pattern)
 {
     bool network = scope->grouping || scope->apart;
-    if (pattern != &wefti_pattern_tree && pattern != &wefti_pattern_binomial) {
+    if (!pattern->is_tree) {
         return 1.1 * cost_ns(scope, op, pattern, 1);
     }
     return network ? 1.1 * cost_ns(scope, op, pattern, 1.5)

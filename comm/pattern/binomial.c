@@ -418,6 +418,8 @@ static void cost(const wefti_problem *problem, const wefti_sizes *sizes,
 }
 
 const wefti_pattern wefti_pattern_binomial = {.name = "binomial",
+                                              .is_tree = true,
+                                              .passes_on = true,
                                               .supports = supports,
                                               .step_count = step_count,
                                               .step_at = step_at,

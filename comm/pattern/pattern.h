@@ -147,6 +147,10 @@ typedef struct wefti_cost wefti_cost;
  *              steps, and the calls about them are NULL.
  * rewrites     in place, elements that were sent may be written before all
  *              have read them: their SEND must have copied them.
+ * is_tree      what it costs is its top's work, which that of the others, where
+ *              they share its cores, holds up.
+ * passes_on    of other ranks' parts only what a few children have is staged at
+ *              a time: chunks may be as long as scratch.
  * supports     whether it can do this problem.
  * step_count   how many steps the list has for this rank; 0 is common.
  * step_at      step index of the list, index < step_count.
@@ -165,7 +169,7 @@ typedef struct wefti_cost wefti_cost;
  */
 typedef struct wefti_pattern {
     const char *name;
-    bool in_entries, rewrites;
+    bool in_entries, rewrites, is_tree, passes_on;
     bool (*supports)(const wefti_problem *problem);
     size_t (*step_count)(const wefti_problem *problem, int list);
     void (*step_at)(const wefti_problem *problem, int list, size_t index,

@@ -380,6 +380,7 @@ static void cost(const wefti_problem *problem, const wefti_sizes *sizes,
 }
 
 const wefti_pattern wefti_pattern_tree = {.name = "tree",
+                                          .is_tree = true,
                                           .supports = supports,
                                           .step_count = step_count,
                                           .step_at = step_at,

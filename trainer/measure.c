@@ -84,25 +84,6 @@ static void find_classes(const wefti_replica *replica, bool *there)
     }
 }
 
-static void set_mode(wefti_train_step_modes *modes, weft_class class_id,
-                     weft_bucket_mode mode)
-{
-    static const weft_class links[WEFTI_LINKS] = {
-        [WEFTI_LINK_TENSOR] = WEFT_CLASS_TP,
-        [WEFTI_LINK_CONTEXT] = WEFT_CLASS_CP,
-        [WEFTI_LINK_EXPERTS] = WEFT_CLASS_EP};
-    for (size_t i = 0; i < WEFTI_LINKS; i++) {
-        if (links[i] == class_id) {
-            modes->pipe.links[i] = mode;
-        }
-    }
-    if (class_id == WEFT_CLASS_DP) {
-        modes->reduce = modes->gather = mode;
-    } else if (class_id == WEFT_CLASS_PP) {
-        modes->pipe.line = mode;
-    }
-}
-
 /* Beside the steps that the class' H takes for compute alone. */
 static void plan_sockets(measurement *all, size_t several)
 {
@@ -135,17 +116,17 @@ static weft_status plan(measurement *all, const wefti_replica *replica)
     wefti_rest_init(&all->log, replica, STEPS);
     find_classes(replica, all->there);
     /* Copies of a tied tensor are summed where the model has no other copy. */
-    set_mode(&all->series[WEFTI_MEASURE_COMPUTE].modes, WEFT_CLASS_DP,
-             WEFT_BUCKET_OFF);
-    set_mode(&all->series[WEFTI_MEASURE_SERIAL].modes, WEFT_CLASS_DP,
-             WEFT_BUCKET_BLOCKING);
+    wefti_train_step_set(&all->series[WEFTI_MEASURE_COMPUTE].modes,
+                         WEFT_CLASS_DP, WEFT_BUCKET_OFF);
+    wefti_train_step_set(&all->series[WEFTI_MEASURE_SERIAL].modes,
+                         WEFT_CLASS_DP, WEFT_BUCKET_BLOCKING);
     for (int c = 0; c < WEFT_CLASS_COUNT; c++) {
         several += all->there[c];
         if (all->there[c]) {
-            set_mode(&all->series[WEFTI_MEASURE_COMPUTE].modes, (weft_class)c,
-                     WEFT_BUCKET_OFF);
-            set_mode(&all->series[WEFTI_MEASURE_SERIAL].modes, (weft_class)c,
-                     WEFT_BUCKET_BLOCKING);
+            wefti_train_step_set(&all->series[WEFTI_MEASURE_COMPUTE].modes,
+                                 (weft_class)c, WEFT_BUCKET_OFF);
+            wefti_train_step_set(&all->series[WEFTI_MEASURE_SERIAL].modes,
+                                 (weft_class)c, WEFT_BUCKET_BLOCKING);
         }
     }
     all->series[WEFTI_MEASURE_ALONE].alone = true;
@@ -153,10 +134,10 @@ static weft_status plan(measurement *all, const wefti_replica *replica)
         all->of_class[c] = WEFTI_MEASURE_COMPUTE;
         if (all->there[c] && several > 1) {
             all->of_class[c] = all->count;
-            set_mode(&all->series[all->count++].modes, (weft_class)c,
-                     WEFT_BUCKET_OFF);
-            set_mode(&all->series[all->count++].modes, (weft_class)c,
-                     WEFT_BUCKET_BLOCKING);
+            wefti_train_step_set(&all->series[all->count++].modes,
+                                 (weft_class)c, WEFT_BUCKET_OFF);
+            wefti_train_step_set(&all->series[all->count++].modes,
+                                 (weft_class)c, WEFT_BUCKET_BLOCKING);
         }
     }
     plan_sockets(all, several);

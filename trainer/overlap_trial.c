@@ -67,22 +67,20 @@ uint64_t wefti_overlap_layout(const wefti_config *config, int nranks)
     return layout;
 }
 
-void wefti_overlap_find(const wefti_config *config,
-                        const wefti_replica *replica,
+void wefti_overlap_find(const wefti_config *config, const wefti_mesh *mesh,
                         bool there_out[WEFT_CLASS_COUNT])
 {
-    const bool beside[WEFT_CLASS_COUNT] = {
-        [WEFT_CLASS_TP] = config->overlap.tensor,
-        [WEFT_CLASS_CP] = true,
-        [WEFT_CLASS_EP] = config->overlap.expert,
-        [WEFT_CLASS_DP] =
-            config->overlap.grad_reduce || config->overlap.param_gather};
+    const bool beside =
+        config->overlap.grad_reduce || config->overlap.param_gather;
+    const bool shared =
+        wefti_mesh_find(mesh, WEFTI_MESH_REPLICA, 0).size > 1 ||
+        (config->model.experts > 0 &&
+         wefti_mesh_find(mesh, WEFTI_MESH_EXPERT_REPLICA, 0).size > 1);
     memset(there_out, 0, WEFT_CLASS_COUNT * sizeof(*there_out));
-    for (int link = 0; link < WEFTI_MESH_LINKS; link++) {
-        const weft_class of = wefti_mesh_class((wefti_mesh_link)link);
-        const weft_comm *comm = replica->mesh.comms[link];
-        there_out[of] |= beside[of] && comm && weft_comm_get_nranks(comm) > 1;
-    }
+    there_out[WEFT_CLASS_TP] = config->overlap.tensor && mesh->tp > 1;
+    there_out[WEFT_CLASS_CP] = mesh->cp > 1;
+    there_out[WEFT_CLASS_EP] = config->overlap.expert && mesh->ep > 1;
+    there_out[WEFT_CLASS_DP] = beside && shared;
 }
 
 /* ---- a trial --------------------------------------------------------------
@@ -168,7 +166,7 @@ static weft_status try_class(trial *all, weft_class class_id,
     double ms[2 * WEFTI_OVERLAP_STEPS];
     wefti_train_step_modes blocking = all->modes;
     weft_status status = WEFT_OK;
-    wefti_train_step_block(&blocking, class_id);
+    wefti_train_step_set(&blocking, class_id, WEFT_BUCKET_BLOCKING);
     for (size_t round = 0; round < WEFTI_OVERLAP_ROUNDS && status == WEFT_OK;
          round++) {
         double *at = ms + round * WEFTI_OVERLAP_VISIT_STEPS;
@@ -192,39 +190,16 @@ static weft_status try_class(trial *all, weft_class class_id,
     return status;
 }
 
-static void print_nothing(const trial *all)
+static weft_status try_all(trial *all, const bool there[WEFT_CLASS_COUNT],
+                           wefti_overlap_verdict *verdict)
 {
-    if (all->err) {
-        fprintf(all->err, "weft-train: overlap.trial: nothing is tried: ranks "
-                          "have no transfers under compute\n");
-    }
-}
-
-static weft_status try_all(trial *all, wefti_overlap_verdict *verdict)
-{
-    bool there[WEFT_CLASS_COUNT];
     weft_status status = WEFT_OK;
-    wefti_overlap_find(all->job->config, &all->replica, there);
     for (int c = 0; c < WEFT_CLASS_COUNT && status == WEFT_OK; c++) {
         if (there[c]) {
             status = try_class(all, (weft_class)c, &verdict->classes[c]);
-            verdict->there = true;
         }
     }
-    if (status == WEFT_OK && !verdict->there) {
-        print_nothing(all);
-    }
     return status;
-}
-
-/* Whether a mesh has ranks for what wefti_overlap_find looks for. */
-static bool may_try(const wefti_config *config, int nranks)
-{
-    const wefti_mesh mesh = wefti_config_mesh(config, nranks);
-    return mesh.cp > 1 || (config->overlap.tensor && mesh.tp > 1) ||
-           (config->overlap.expert && mesh.ep > 1) ||
-           ((config->overlap.grad_reduce || config->overlap.param_gather) &&
-            (mesh.tp * mesh.cp * mesh.dp > 1 || mesh.mirrored));
 }
 
 /* Before the replica is gone, or of one that could not be opened. */
@@ -234,38 +209,59 @@ static void hand_out_failure(const trial *all)
     (void)!wefti_replica_find_fault(&all->replica, all->job->fault);
 }
 
+/* On a replica of its own. */
+static weft_status try_fresh(trial *all, const wefti_replica_config *wanted,
+                             const bool there[WEFT_CLASS_COUNT],
+                             wefti_overlap_verdict *verdict)
+{
+    weft_status status = wefti_replica_init(&all->replica, wanted);
+    if (status != WEFT_OK) {
+        hand_out_failure(all);
+        return status;
+    }
+    status = try_all(all, there, verdict);
+    if (status != WEFT_OK) {
+        hand_out_failure(all);
+        wefti_replica_abort(&all->replica);
+    }
+    wefti_replica_fini(&all->replica);
+    return status;
+}
+
 weft_status wefti_overlap_try(const wefti_overlap_job *job, FILE *err,
                               wefti_overlap_verdict *verdict_out)
 {
     const wefti_config *config = job->config;
+    const int nranks = weft_comm_get_nranks(job->comm);
     trial all = {.job = job, .modes = wefti_overlap_modes(config), .err = err};
     wefti_replica_config wanted = wefti_run_replica(
         config, job->comm, job->device, job->data, job->schedule);
+    wefti_overlap_verdict found = {
+        .there = true, .layout = wefti_overlap_layout(config, nranks)};
+    bool there[WEFT_CLASS_COUNT], any = false;
+    wefti_mesh mesh;
+    *verdict_out = (wefti_overlap_verdict){0};
+    weft_status status = wefti_replica_mesh(&wanted, nranks, &mesh);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    wefti_overlap_find(config, &mesh, there);
+    for (int c = 0; c < WEFT_CLASS_COUNT; c++) {
+        any = any || there[c];
+    }
+    if (!any) {
+        if (err) {
+            fprintf(err, "weft-train: overlap.trial: nothing is tried: ranks "
+                         "have no transfers under compute\n");
+        }
+        return WEFT_OK;
+    }
     wanted.encoder_data = job->encoder_data;
     wanted.optimizer.lr = 0; /* the same work in each step */
     wanted.optimizer.weight_decay = 0;
-    *verdict_out =
-        (wefti_overlap_verdict){.layout = wefti_overlap_layout(
-                                    config, weft_comm_get_nranks(job->comm))};
-    if (!may_try(config, weft_comm_get_nranks(job->comm))) {
-        print_nothing(&all);
-        *verdict_out = (wefti_overlap_verdict){0};
-        return WEFT_OK;
-    }
-    weft_status status = wefti_replica_init(&all.replica, &wanted);
-    if (status != WEFT_OK) {
-        hand_out_failure(&all);
-        *verdict_out = (wefti_overlap_verdict){0};
-        return status;
-    }
-    status = try_all(&all, verdict_out);
-    if (status != WEFT_OK) {
-        hand_out_failure(&all);
-        wefti_replica_abort(&all.replica);
-    }
-    wefti_replica_fini(&all.replica);
-    if (status != WEFT_OK || !verdict_out->there) {
-        *verdict_out = (wefti_overlap_verdict){0};
+    status = try_fresh(&all, &wanted, there, &found);
+    if (status == WEFT_OK) {
+        *verdict_out = found;
     }
     return status;
 }

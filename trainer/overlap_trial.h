@@ -62,9 +62,8 @@ wefti_train_step_modes wefti_overlap_modes(const wefti_config *config);
  * are. */
 uint64_t wefti_overlap_layout(const wefti_config *config, int nranks);
 
-/* Which classes of this replica's transfers run under compute and need not. */
-void wefti_overlap_find(const wefti_config *config,
-                        const wefti_replica *replica,
+/* Which classes of transfers run under compute in this mesh and need not. */
+void wefti_overlap_find(const wefti_config *config, const wefti_mesh *mesh,
                         bool there_out[WEFT_CLASS_COUNT]);
 
 /*

@@ -73,18 +73,24 @@ static weft_status make_compute(wefti_replica *replica)
                : weft_stream_create(device, 0, &replica->compute);
 }
 
+weft_status wefti_replica_mesh(const wefti_replica_config *config, int nranks,
+                               wefti_mesh *mesh_out)
+{
+    weft_schedule_info info = {.size_bytes = sizeof(info)};
+    wefti_mesh sizes = config->mesh;
+    weft_status status = weft_schedule_get_info(config->pipe.schedule, &info);
+    sizes.mirrored = info.directions == 2;
+    return status == WEFT_OK ? wefti_mesh_make(&sizes, nranks, mesh_out)
+                             : status;
+}
+
 /* The mesh of the job, and this rank's place in it. */
 static weft_status connect_mesh(wefti_replica *replica, size_t groups)
 {
     const wefti_replica_config *config = &replica->config;
-    weft_schedule_info info = {.size_bytes = sizeof(info)};
-    wefti_mesh sizes = config->mesh;
     wefti_mesh mesh;
-    weft_status status = weft_schedule_get_info(config->pipe.schedule, &info);
-    sizes.mirrored = info.directions == 2;
-    if (status == WEFT_OK) {
-        status = wefti_mesh_make(&sizes, (int)replica->nranks, &mesh);
-    }
+    weft_status status =
+        wefti_replica_mesh(config, (int)replica->nranks, &mesh);
     if (status == WEFT_OK) {
         status = wefti_mesh_connect(&replica->mesh, &mesh, config->comm,
                                     config->ledger, groups);

@@ -140,6 +140,15 @@ wefti_micro_batch wefti_replica_load_windows(const wefti_replica *replica,
                                              size_t first, size_t count);
 
 /*
+ * wefti_replica_mesh - the mesh of so many ranks that train as config says;
+ * a schedule with two directions mirrors it.
+ *
+ * Returns     as wefti_mesh_make and weft_schedule_get_info.
+ */
+WEFT_NODISCARD weft_status wefti_replica_mesh(
+    const wefti_replica_config *config, int nranks, wefti_mesh *mesh_out);
+
+/*
  * wefti_replica_init - collective over comm.
  *
  * Returns     OK | ERR_NO_MEMORY (also where the ranks of a host need more than

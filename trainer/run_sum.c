@@ -164,7 +164,8 @@ weft_status wefti_run_sum_up(wefti_run_state *state)
     summary->expert_loads = &state->expert_loads;
     summary->placed = state->replica.place;
     summary->overlap = state->overlap;
-    wefti_overlap_find(&state->config, &state->replica, summary->overlaps);
+    wefti_overlap_find(&state->config, &state->replica.mesh.mesh,
+                       summary->overlaps);
     weft_status status = wefti_expert_loads_place(&state->expert_loads);
     if (status == WEFT_OK) {
         status = wefti_summary_set_ngrams(summary, &state->data);

@@ -273,17 +273,18 @@ static const weft_class link_classes[WEFTI_LINKS] = {
     [WEFTI_LINK_CONTEXT] = WEFT_CLASS_CP,
     [WEFTI_LINK_EXPERTS] = WEFT_CLASS_EP};
 
-void wefti_train_step_block(wefti_train_step_modes *modes, weft_class class_id)
+void wefti_train_step_set(wefti_train_step_modes *modes, weft_class class_id,
+                          weft_bucket_mode mode)
 {
     for (size_t i = 0; i < WEFTI_LINKS; i++) {
         if (link_classes[i] == class_id) {
-            modes->pipe.links[i] = WEFT_BUCKET_BLOCKING;
+            modes->pipe.links[i] = mode;
         }
     }
     if (class_id == WEFT_CLASS_DP) {
-        modes->reduce = modes->gather = WEFT_BUCKET_BLOCKING;
+        modes->reduce = modes->gather = mode;
     } else if (class_id == WEFT_CLASS_PP) {
-        modes->pipe.line = WEFT_BUCKET_BLOCKING;
+        modes->pipe.line = mode;
     }
 }
 

@@ -54,8 +54,9 @@ WEFT_NODISCARD weft_status wefti_train_step_run(
     wefti_replica *replica, wefti_train_step_modes modes,
     const double times[WEFTI_STEP_TIMES], wefti_train_step_result *result_out);
 
-/* Transfers of the class wait and are waited for. */
-void wefti_train_step_block(wefti_train_step_modes *modes, weft_class class_id);
+/* How the class' transfers go: of dp reduction and gathering. */
+void wefti_train_step_set(wefti_train_step_modes *modes, weft_class class_id,
+                          weft_bucket_mode mode);
 
 /* How transfers go outside of steps, as in validation: after the replica's
  * init, and after each step. */

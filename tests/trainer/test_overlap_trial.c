@@ -332,6 +332,29 @@ static void test_trial_of_one_rank_tries_nothing(void **state)
     job_result_fini(&got);
 }
 
+/* Both directions of a list: there is one copy, and gradients are shared. */
+static void test_trial_of_mirrored_ranks_tries_their_gradients(void **state)
+{
+    (void)state;
+    char path[512];
+    snprintf(path, sizeof(path), "%.250s/summary", own.dir);
+    const job what = {.nranks = 2,
+                      .settings = {"overlap.trial=true", "train.steps=1",
+                                   "model.layers=2",
+                                   "train.global_batch_size=8",
+                                   "parallel.pipeline_model_parallel_size=2",
+                                   "parallel.schedule=dualpipe"},
+                      .clock = all_lose,
+                      .json = path};
+    forget(WEFTI_LINK_TENSOR);
+    job_result got = job_run_well(&own, &what);
+    cJSON *summary = read_summary(path);
+    const cJSON *dp = find_class(summary, "dp");
+    assert_true(cJSON_IsTrue(find(dp, "lost")));
+    cJSON_Delete(summary);
+    job_result_fini(&got);
+}
+
 static void test_trial_that_does_not_fit_blames_the_rank(void **state)
 {
     (void)state;
@@ -555,6 +578,7 @@ int main(void)
         cmocka_unit_test(test_trial_lost_by_one_rank_blocks_on_all),
         cmocka_unit_test(test_trial_of_all_classes_changes_no_bit),
         cmocka_unit_test(test_trial_of_one_rank_tries_nothing),
+        cmocka_unit_test(test_trial_of_mirrored_ranks_tries_their_gradients),
         cmocka_unit_test(test_trial_that_does_not_fit_blames_the_rank),
         cmocka_unit_test(test_trial_hands_out_the_fault_of_its_own_links),
         cmocka_unit_test(test_trial_other_value_is_refused),

@@ -82,9 +82,33 @@ static void test_layout_has_what_of_memory_is_kept(void **state)
     assert_int_not_equal(wefti_overlap_layout(&config, 2), again);
 }
 
+/* Which is known before there is a replica: ranks that mirror each other share
+ * gradients, though there is one copy. */
+static void test_classes_are_those_of_the_mesh(void **state)
+{
+    (void)state;
+    wefti_config config = {.overlap = {.tensor = true, .grad_reduce = true}};
+    bool there[WEFT_CLASS_COUNT];
+    for (int mirrored = 0; mirrored < 2; mirrored++) {
+        const wefti_mesh mesh = {
+            .tp = 1, .cp = 1, .ep = 1, .pp = 2, .dp = 1, .mirrored = mirrored};
+        wefti_overlap_find(&config, &mesh, there);
+        assert_int_equal(there[WEFT_CLASS_DP], mirrored);
+        assert_false(there[WEFT_CLASS_TP] || there[WEFT_CLASS_CP]);
+    }
+    const wefti_mesh shared = {.tp = 2, .cp = 1, .ep = 1, .pp = 1, .dp = 1};
+    wefti_overlap_find(&config, &shared, there);
+    assert_true(there[WEFT_CLASS_TP]);
+    assert_false(there[WEFT_CLASS_DP]); /* no two have the same parameters */
+    config.overlap.tensor = false;
+    wefti_overlap_find(&config, &shared, there);
+    assert_false(there[WEFT_CLASS_TP]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_classes_are_those_of_the_mesh),
         cmocka_unit_test(test_verdict_text_is_read_back),
         cmocka_unit_test(test_verdict_other_texts_are_refused),
         cmocka_unit_test(test_layout_has_what_of_memory_is_kept),

@@ -15,7 +15,7 @@
 #include "kernels/math/math_stream.h"
 #include "overlap/ring.h"
 #include "tests/seed.h"
-#include "trainer/train_step.h"
+#include "wrapped.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -82,14 +82,6 @@ WRAP(wefti_stream_attention_backward, count_pairs(q->rows * k->rows),
      const wefti_math_tensor *delta, const wefti_math_heads *heads,
      bool accumulate)
 
-weft_status __real_wefti_train_step_run(wefti_replica *replica,
-                                        wefti_train_step_modes modes,
-                                        const double times[WEFTI_STEP_TIMES],
-                                        wefti_train_step_result *result_out);
-weft_status __wrap_wefti_train_step_run(wefti_replica *replica,
-                                        wefti_train_step_modes modes,
-                                        const double times[WEFTI_STEP_TIMES],
-                                        wefti_train_step_result *result_out);
 weft_status __wrap_wefti_train_step_run(wefti_replica *replica,
                                         wefti_train_step_modes modes,
                                         const double times[WEFTI_STEP_TIMES],
@@ -123,7 +115,8 @@ static size_t count(const char *in, const char *what)
 static void check(const char *layout)
 {
     const job what = {.nranks = RANKS,
-                      .settings = {"train.steps=1", "model.seq_length=288",
+                      .settings = {"train.steps=1", "model.seq_length=144",
+                                   "model.layers=1",
                                    "data.validation_fraction=0.2",
                                    "parallel.context_parallel_size=3", layout}};
     memset(of_rank, 0, sizeof(of_rank));

@@ -129,13 +129,13 @@ static void write_row(wefti_json *json, const mpi_row *row, int what,
 {
     wefti_json_object_open(json, NULL);
     wefti_json_text(json, "op", weft_collective_text(what));
-    wefti_json_int(json, "calls", row->calls / nranks);
-    wefti_json_int(json, "bytes", row->bytes / nranks);
+    wefti_json_real(json, "calls", (double)row->calls / nranks);
+    wefti_json_real(json, "bytes", (double)row->bytes / nranks);
     wefti_json_real(json, "time_ms", (double)row->ns / nranks / 1e6);
     wefti_json_real(json, "waiting_ms",
                     (double)(row->ns / nranks - row->least_ns) / 1e6);
     wefti_json_int(json, "slowest_rank", row->slowest);
-    wefti_json_int(json, "left", row->left / nranks);
+    wefti_json_real(json, "left", (double)row->left / nranks);
     wefti_json_real(json, "left_ms", (double)row->left_ns / nranks / 1e6);
     wefti_json_object_open(json, "left_why");
     for (int why = 1; why < WEFTI_MPI_LEFT_COUNT; why++) {

@@ -25,8 +25,8 @@ static void print_saved(const wefti_run_state *state)
 /* What the checkpoint has, if that is of this layout. */
 static weft_status keep_saved(wefti_run_state *state)
 {
-    wefti_savepoint_schedule saved;
-    weft_status status = wefti_savepoint_read_schedule(
+    wefti_savepoint_choices saved;
+    weft_status status = wefti_savepoint_read_choices(
         &state->savepoint, state->comm, &state->data, &state->replica.failed,
         &saved);
     if (status != WEFT_OK || !saved.overlap.there) {

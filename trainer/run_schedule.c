@@ -40,7 +40,7 @@ static const char *find_name(const char *name)
 
 /* After a step any schedule may go on; inside one only that of the snapshot. */
 static weft_status leave_saved(const wefti_run_state *state,
-                               const wefti_savepoint_schedule *saved)
+                               const wefti_savepoint_choices *saved)
 {
     if (saved->inside) {
         bool named = saved->name[0] != '\0';
@@ -58,7 +58,7 @@ static weft_status leave_saved(const wefti_run_state *state,
 }
 
 static void print_saved(const wefti_run_state *state,
-                        const wefti_savepoint_schedule *saved)
+                        const wefti_savepoint_choices *saved)
 {
     char chunks[32] = "";
     if (strcmp(saved->name, "interleaved") == 0) {
@@ -96,8 +96,8 @@ static weft_status check_chunks(const wefti_run_state *state, const char *name,
 static weft_status keep_saved(wefti_run_state *state, const char **name_out,
                               int *chunks_out)
 {
-    wefti_savepoint_schedule saved;
-    weft_status status = wefti_savepoint_read_schedule(
+    wefti_savepoint_choices saved;
+    weft_status status = wefti_savepoint_read_choices(
         &state->savepoint, state->comm, &state->data, &state->replica.failed,
         &saved);
     if (status != WEFT_OK) {

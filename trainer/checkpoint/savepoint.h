@@ -107,7 +107,7 @@ WEFT_NODISCARD weft_status wefti_savepoint_read_if_any(
     const wefti_savepoint *point, wefti_replica *replica);
 
 /*
- * wefti_savepoint_read_schedule - all ranks, before they have a replica: which
+ * wefti_savepoint_read_choices - all ranks, before they have a replica: which
  * schedule the savepoint was made with that read would go on from, and what a
  * trial of overlap had found.
  *
@@ -115,16 +115,16 @@ WEFT_NODISCARD weft_status wefti_savepoint_read_if_any(
  *
  * Returns      as read.
  */
-typedef struct wefti_savepoint_schedule {
+typedef struct wefti_savepoint_choices {
     int64_t step;
     int64_t inside; /* 1: of the step after */
     int64_t chunks; /* V */
     char name[sizeof(((weft_schedule_info *)NULL)->name)]; /* "": no pipeline */
     wefti_overlap_verdict overlap;
-} wefti_savepoint_schedule;
-WEFT_NODISCARD weft_status wefti_savepoint_read_schedule(
+} wefti_savepoint_choices;
+WEFT_NODISCARD weft_status wefti_savepoint_read_choices(
     const wefti_savepoint *point, weft_comm *comm, const wefti_data *data,
-    int *failed_out, wefti_savepoint_schedule *schedule_out);
+    int *failed_out, wefti_savepoint_choices *choices_out);
 
 /*
  * For pause*.c and saver.c: the folder of snapshots inside steps (path:

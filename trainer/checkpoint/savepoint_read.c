@@ -357,7 +357,7 @@ weft_status wefti_savepoint_read_if_any(const wefti_savepoint *point,
 
 /* By rank 0, which checks the index alone. */
 static weft_status look_up(const wefti_savepoint *point, const wefti_data *data,
-                           wefti_savepoint_schedule *schedule_out)
+                           wefti_savepoint_choices *choices_out)
 {
     const wefti_checkpoint_header expect = make_expected(point, data);
     found newest = {.step = -1};
@@ -369,13 +369,12 @@ static weft_status look_up(const wefti_savepoint *point, const wefti_data *data,
     if (status == WEFT_OK) {
         const wefti_checkpoint_header *header =
             wefti_checkpoint_reader_header(reader);
-        schedule_out->step = newest.step;
-        schedule_out->inside = newest.inside;
-        schedule_out->chunks = (int64_t)header->chunks;
-        memcpy(schedule_out->name, header->schedule,
-               sizeof(schedule_out->name));
+        choices_out->step = newest.step;
+        choices_out->inside = newest.inside;
+        choices_out->chunks = (int64_t)header->chunks;
+        memcpy(choices_out->name, header->schedule, sizeof(choices_out->name));
         status = wefti_overlap_verdict_unpack(header->overlap,
-                                              &schedule_out->overlap);
+                                              &choices_out->overlap);
     } else if (newest.step >= 0) {
         name_older(point, &expect, &newest);
     }
@@ -383,20 +382,21 @@ static weft_status look_up(const wefti_savepoint *point, const wefti_data *data,
     return status;
 }
 
-weft_status
-wefti_savepoint_read_schedule(const wefti_savepoint *point, weft_comm *comm,
-                              const wefti_data *data, int *failed_out,
-                              wefti_savepoint_schedule *schedule_out)
+weft_status wefti_savepoint_read_choices(const wefti_savepoint *point,
+                                         weft_comm *comm,
+                                         const wefti_data *data,
+                                         int *failed_out,
+                                         wefti_savepoint_choices *choices_out)
 {
     weft_status status = WEFT_OK;
-    memset(schedule_out, 0, sizeof(*schedule_out));
+    memset(choices_out, 0, sizeof(*choices_out));
     if (weft_comm_get_rank(comm) == 0) {
-        status = look_up(point, data, schedule_out);
-        schedule_out->name[sizeof(schedule_out->name) - 1] = '\0';
+        status = look_up(point, data, choices_out);
+        choices_out->name[sizeof(choices_out->name) - 1] = '\0';
     }
     status = wefti_savepoint_agree(comm, failed_out, status, "--resume");
-    return status == WEFT_OK ? weft_broadcast(schedule_out, schedule_out,
-                                              sizeof(*schedule_out),
-                                              WEFT_DTYPE_U8, 0, comm, NULL)
-                             : status;
+    return status == WEFT_OK
+               ? weft_broadcast(choices_out, choices_out, sizeof(*choices_out),
+                                WEFT_DTYPE_U8, 0, comm, NULL)
+               : status;
 }
